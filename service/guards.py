@@ -86,7 +86,9 @@ def needed_right(method: str, path: str) -> Right | None:
     """
     if path in PUBLIC_PATHS or path.startswith(PUBLIC_PATH_PREFIXES):
         return None
-    return "read" if method in ("GET", "HEAD") or (method, path) in READ_ONLY_POSTS else "write"
+    if method in ("GET", "HEAD") or (method, path) in READ_ONLY_POSTS:
+        return "read"
+    return "write"
 
 
 def refuse_without_right(settings: Settings, headers: Headers, right: Right) -> None:
@@ -264,7 +266,10 @@ class BodyLimitsMiddleware:
 
         Raises ServiceError if the body is above a limit.
         """
-        headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+        else:
+            headers = Headers()
         # A request without a body needs no checks.
         if "transfer-encoding" not in headers and headers.get("content-length", "0") == "0":
             await self.app(scope, receive, send)

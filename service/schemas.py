@@ -136,7 +136,9 @@ class FiguresQuery(Query):
         Other values are returned unchanged. All values of a query are texts, but pydantic accepts
         only an int for Literal[2, 3].
         """
-        return int(value) if isinstance(value, str) and value.isdigit() else value
+        if isinstance(value, str) and value.isdigit():
+            return int(value)
+        return value
 
 
 class Unlearn(BaseModel, extra="forbid", strict=True):
@@ -287,7 +289,9 @@ class Failure(BaseModel):
 
         The message of an unexpected error was not written for clients.
         """
-        return "the log has the details" if info.data["code"] == "internal" else message
+        if info.data["code"] == "internal":
+            return "the log has the details"
+        return message
 
 
 class Scores(BaseModel):

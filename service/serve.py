@@ -170,7 +170,9 @@ def raise_file_limit(settings: Settings) -> None:
         )
 
     if soft != hard:
-        files = max(soft, needed) if hard == resource.RLIM_INFINITY else hard
+        files = hard
+        if hard == resource.RLIM_INFINITY:
+            files = max(soft, needed)
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
 
 
@@ -298,7 +300,9 @@ def _run_application(
     serving.run(listening)
     if not serving.started:
         return 3
-    return 0 if app.state.drained else 1
+    if app.state.drained:
+        return 0
+    return 1
 
 
 def open_directory(settings: Settings) -> stream_dr.Directory:

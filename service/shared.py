@@ -147,7 +147,9 @@ class _EngineCollector(Collector):
 
         # Mapped files, such as the shards of the log, are resident memory that is not anonymous.
         status = Path("/proc/self/status")
-        lines = status.read_text().splitlines() if status.exists() else []
+        lines = []
+        if status.exists():
+            lines = status.read_text().splitlines()
         for line in lines:
             if line.startswith("RssAnon:"):
                 anonymous = int(line.split()[1]) * 1024

@@ -199,7 +199,10 @@ async def _respond_to_rows(request: Request, shared: AppState, model_name: str |
             result = stream_dr.predict(model, block, shared.directory.schema)
         else:
             result = _project_block(shared, model, block)
-        content = result.to_arrow() if accept == ARROW_STREAM else orjson.dumps(result.to_json())
+        if accept == ARROW_STREAM:
+            content = result.to_arrow()
+        else:
+            content = orjson.dumps(result.to_json())
         return Response(content, media_type=accept)
 
     return await asyncio.get_running_loop().run_in_executor(shared.queries, compute_response)
@@ -229,7 +232,9 @@ def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str,
     n_request_bytes: number of bytes of all rows in the request.
     """
     row_bytes = numbers_per_row * BYTES_PER_NUMBER[content_type]
-    limit = (32 * n_request_bytes + BASE_RESPONSE_BYTES) // row_bytes if row_bytes else n_rows
+    limit = n_rows
+    if row_bytes:
+        limit = (32 * n_request_bytes + BASE_RESPONSE_BYTES) // row_bytes
     if n_rows > limit:
         raise stream_dr.errors.LimitExceeded(
             f"{n_rows} rows of {n_request_bytes} bytes would be answered with {numbers_per_row} numbers each; so many "
@@ -279,8 +284,12 @@ def _parse_query_row(query: schemas.OneRowQuery) -> stream_dr.Block:
 
 def _split_numbers(parameter: str, text: str, number_type: type[int] | type[float]) -> list[Any]:
     try:
-        return list(map(number_type, text.split(","))) if text.strip() else []
+        if text.strip():
+            return list(map(number_type, text.split(",")))
+        return []
     except ValueError:
-        kinds = "integers" if number_type is int else "numbers"
+        kinds = "numbers"
+        if number_type is int:
+            kinds = "integers"
         detail = f"{parameter}={text!r} is not a list of {kinds} parted by commas."
         raise ServiceError("invalid_request", detail) from None

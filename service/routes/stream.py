@@ -217,7 +217,9 @@ async def figures(request: Request, shared: Service, query: Annotated[schemas.Fi
 
     def draw_model_figures() -> bytes:
         options = stream_dr.FigureOptions(query.rows, query.dimensions, query.component)
-        have = query.have.split(",") if query.have else []
+        have = []
+        if query.have:
+            have = query.have.split(",")
         return shared.figures().draw_as_page_json(query.model, options, have, rights)
 
     body = await asyncio.get_running_loop().run_in_executor(shared.queries, draw_model_figures)
@@ -279,7 +281,9 @@ def _form_field_kind(type_hint: Any) -> JsonDict:
     """
     if get_origin(type_hint) is Literal:
         return {"kind": "choice", "choices": list(get_args(type_hint))}
-    kinds = get_args(type_hint) if get_origin(type_hint) in (Union, UnionType) else (type_hint,)
+    kinds = (type_hint,)
+    if get_origin(type_hint) in (Union, UnionType):
+        kinds = get_args(type_hint)
     plain = [kind for kind in kinds if kind is not type(None)]
     if plain == [bool]:
         return {"kind": "boolean"}

@@ -189,7 +189,10 @@ class RiverTransformer(base.MiniBatchTransformer):
         """
         learner = self.learner
         if not n_components or not isinstance(learner, InformationGain) or learner.feature_map is not None:
-            prefix = type(learner).__name__.lower() if self.prefix is None else self.prefix
+            if self.prefix is None:
+                prefix = type(learner).__name__.lower()
+            else:
+                prefix = self.prefix
             return [f"{prefix}{i}" for i in range(n_components)]
         names = list(self._columns)
         return [names[j] for j in learner.columns_]
@@ -222,7 +225,9 @@ class RiverTransformer(base.MiniBatchTransformer):
 
         Set width_stated=False, because a later row may have new names and more columns.
         """
-        return rows if self._columns_by_name else Block(rows, width_stated=False)
+        if self._columns_by_name:
+            return rows
+        return Block(rows, width_stated=False)
 
     def _dict_to_row(self, features: Mapping[Hashable, Any], add_new_names: bool) -> Rows:
         """Return one row as CSR (1, columns so far).
@@ -247,7 +252,9 @@ class RiverTransformer(base.MiniBatchTransformer):
         add_new_names: if true, new names get columns.
         """
         if self._columns_by_name:
-            return data_frame.to_dict("records") if is_pandas(data_frame) else data_frame.to_dicts()
+            if is_pandas(data_frame):
+                return data_frame.to_dict("records")
+            return data_frame.to_dicts()
         try:
             values = np.asarray(data_frame.to_numpy(), dtype=np.float64)
         except (TypeError, ValueError) as e:
@@ -326,7 +333,9 @@ class RiverClassifier(RiverSupervisedTransformer, base.MiniBatchClassifier):
         Names that were never learned are ignored.
         """
         labels = self._labels(self._dict_to_row(x, add_new_names=False))
-        return labels[0] if labels else None
+        if labels:
+            return labels[0]
+        return None
 
     def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Label, float]:  # type: ignore[override]
         """Return the posterior probability of each label for a row."""

@@ -413,7 +413,9 @@ class _MessageChecker:
             if header.number_or_zero(2, "<B"):
                 name = self._column_of_dictionary.get(dictionary_id, "")
                 raise SchemaMismatch(f"column {name} has a delta dictionary; send whole ones.", column=name)
-            size = 0 if rows is None else self._add_unpacked_bytes(rows, message.body)
+            size = 0
+            if rows is not None:
+                size = self._add_unpacked_bytes(rows, message.body)
             self._dictionaries[dictionary_id] = size
         else:
             size = self._add_unpacked_bytes(header, message.body)
@@ -534,7 +536,9 @@ class _MessageChecker:
         for offset, length in buffers:
             if offset < 0 or length < 0 or offset + length > len(message_body):
                 raise MalformedInput("a buffer lies outside its Arrow message; write the stream anew.")
-            size: int = struct.unpack_from("<q", message_body, offset)[0] if packed and length >= 8 else length
+            size: int = length
+            if packed and length >= 8:
+                size = struct.unpack_from("<q", message_body, offset)[0]
             if size < -1:
                 raise MalformedInput("a compressed buffer states a negative size; write the stream anew.")
             total += length if size == -1 else size

@@ -112,7 +112,8 @@ def stack_rows(upper: Any, lower: Any, n_columns: int) -> Any:
     import scipy.sparse as sp
 
     if not is_sparse(upper):
-        lower = lower.toarray() if is_sparse(lower) else lower
+        if is_sparse(lower):
+            lower = lower.toarray()
         return np.vstack([pad_with_zero_columns(X, n_columns) for X in (upper, lower)], dtype=np.float64)
     parts = [pad_with_zero_columns(sp.csr_matrix(X), n_columns) for X in (upper, lower)]
     return sp.vstack(parts, format="csr", dtype=np.float64)

@@ -322,7 +322,9 @@ class Client:
 
         Raises NotFitted, UnknownVersion.
         """
-        query = {} if version is None else {"version": version}
+        query = {}
+        if version is not None:
+            query = {"version": version}
         answer = self._service.send("GET", f"{_model_path(name)}/projection", params=query, headers={"Accept": _ARROW})
         table = pa.ipc.open_stream(answer.content).read_all()
         projection = read_metadata(table)
@@ -372,7 +374,9 @@ class Client:
         """
         parameters = {"tol": tol, "max_passes": max_passes}
         job = cast(JobStatus, self._send_json("POST", f"{_model_path(name)}/refine", parameters))
-        return self.wait_job(job["id"], progress=progress) if wait else job
+        if wait:
+            return self.wait_job(job["id"], progress=progress)
+        return job
 
     def snapshot(self, name: str, wait: bool = False) -> JobStatus:
         """Start a job that writes a model's state to disk.
@@ -382,7 +386,9 @@ class Client:
         wait: if true, wait until the job ends, as `wait_job` does.
         """
         job: JobStatus = self._service.send("POST", f"{_model_path(name)}/snapshot").json()
-        return self.wait_job(job["id"]) if wait else job
+        if wait:
+            return self.wait_job(job["id"])
+        return job
 
     def job(self, id: str) -> JobStatus:
         """Return the status of a job. Raises UnknownJob."""
@@ -398,7 +404,9 @@ class Client:
 
         Raises the job's error if the job fails, and TimeoutError after `timeout` seconds.
         """
-        end = None if timeout is None else time.monotonic() + timeout
+        end = None
+        if timeout is not None:
+            end = time.monotonic() + timeout
         pause = FIRST_POLL_SECONDS
         last_progress = None
 
@@ -497,8 +505,12 @@ class Client:
         """
         rows, names = sendable_rows(block.X)
         weights = as_weights(block.weights, rows.shape[0])
-        targets = None if block.y is None else self._parse_targets(block.y, rows.shape[0], target_kind)
-        row_ids = None if ids is None else as_ids(as_list("ids", ids), rows.shape[0])
+        targets = None
+        if block.y is not None:
+            targets = self._parse_targets(block.y, rows.shape[0], target_kind)
+        row_ids = None
+        if ids is not None:
+            row_ids = as_ids(as_list("ids", ids), rows.shape[0])
         return arrow_stream_bytes(Block(rows, targets, weights, row_ids, names))
 
     def _request_predictions(self, X: Any, model: str | None) -> JsonDict:

@@ -156,7 +156,9 @@ def _evaluate(
     # Compile numba functions first, so that the progress bar does not count the compilation.
     warm_up(models.values(), say, json=False)
     with ProgressBar("evaluate", getattr(source, "rows", 0)) as bar:
-        stream = ShuffledSource(source, settings.seed) if shuffle else source
+        stream = source
+        if shuffle:
+            stream = ShuffledSource(source, settings.seed)
         return evaluate(stream, models, settings, bar.show, test, on_point)
 
 
@@ -275,7 +277,8 @@ def suggest(
     from stream_dr.evaluation.comparison import suggest as compare
 
     read_as.refuse_unsupported_options(sources)
-    read_as = read_as if as_classes else read_as.read_fractional_labels(sources)
+    if not as_classes:
+        read_as = read_as.read_fractional_labels(sources)
     files = read_as.open_all_but_shards(sources)
 
     # If a column looks like ids, do not use it as a feature.
@@ -315,7 +318,9 @@ def _propose_learn(comparison: "Comparison", id_column: str | None, arguments: l
     spec = format_spec(best.key, best.key, best.params)
     start = arguments.index("suggest")
     words = [word for word in arguments[start + 1 :] if word != "--time"]
-    id_option = [] if id_column is None else ["--id", id_column]
+    id_option = []
+    if id_column is not None:
+        id_option = ["--id", id_column]
     learn = [*arguments[:start], "learn", *words, *id_option, "--dir", "D", "--model", spec]
     say("the best of the methods, learned from all rows into the directory D:")
     print_result(f"stream-dr {shlex.join(learn)}")

@@ -178,11 +178,15 @@ def _choose_default_model(
     from stream_dr.evaluation.comparison import default_estimator_spec
     from stream_dr.feature_maps.column_report import suitable_map_spec
 
-    first = next(iter(files.values())).first if files else next((b for _, b in open_dataset(sources).events()), None)
+    if files:
+        first = next(iter(files.values())).first
+    else:
+        first = next((b for _, b in open_dataset(sources).events()), None)
     if first is None:
         raise typer.BadParameter("the shards have no rows to choose a model by.", param_hint="--model")
     from_shards = first.table and not files
-    feature_map_spec = suitable_map_spec(first.X, feature_map_spec) if from_shards else feature_map_spec
+    if from_shards:
+        feature_map_spec = suitable_map_spec(first.X, feature_map_spec)
     key, params = default_estimator_spec(first, feature_map_spec)
     if from_shards:
         # Add the map for shards here, because `store_and_learn_files` adds maps for files only.
@@ -272,8 +276,12 @@ def print_column_kinds(files: dict[Path, "FileSource"], feature_map_spec: JsonDi
             continue
 
         names = f": {', '.join(first.names[:8])}{' …' if len(first.names) > 8 else ''}" if first.names else ""
-        kind = "no targets" if first.y is None else f"{first.y.kind} targets"
-        rows = "sparse" if first.sparse else "all numbers"
+        kind = "no targets"
+        if first.y is not None:
+            kind = f"{first.y.kind} targets"
+        rows = "all numbers"
+        if first.sparse:
+            rows = "sparse"
         say(f"{path} ({source.format}): {first.features} features, {rows}{names}; {kind}")
 
 
@@ -287,7 +295,9 @@ def _command_option(name_and_json_value: str) -> str:
     """
     name, _, text = name_and_json_value.partition("=")
     value = json.loads(text)
-    words = [f"{column}={kind}" for column, kind in value.items()] if isinstance(value, dict) else value
+    words = value
+    if isinstance(value, dict):
+        words = [f"{column}={kind}" for column, kind in value.items()]
     return f"--{name.rstrip('_').replace('_', '-')} {shlex.quote(words[0] if isinstance(words, list) else str(words))}"
 
 
@@ -372,7 +382,6 @@ def replay(
         stream-dr replay shards/ --model lda=lda:n_components=9 --dir D
         stream-dr replay shards/ --model lda=lda --model pca=ccipca:n_components=20 --dir D
     """
-    from stream_dr.distributed.parts import thread_plan_runner
     from stream_dr.running.driver import RunSettings
     from stream_dr.running.replay import ReplaySettings
 
@@ -381,7 +390,9 @@ def replay(
         read_as.refuse_other_than_shards(sources)
     read_as.refuse_unsupported_options(sources)
 
-    dataset = open_dataset(sources, skip_damaged=skip_damaged) if all(map(read_as.reads_as_shards, sources)) else None
+    dataset = None
+    if all(map(read_as.reads_as_shards, sources)):
+        dataset = open_dataset(sources, skip_damaged=skip_damaged)
     if not specs and not has_models(dir):
         raise typer.BadParameter(f"{dir} has no model yet; name one with --model NAME=KEY.", param_hint="--model")
 
@@ -390,15 +401,21 @@ def replay(
     if dataset is None:
         _learn_as_files(read_as, dir, sources, specs, settings)
         return
-    plan_runner = None
+    replay_files(dir, dataset, specs, settings, None, _plan_runner(scheduler, workers))
+
+
+def _plan_runner(scheduler: str | None, workers: int | None) -> "PlanRunner | None":
+    """Return the function that runs tasks on a cluster or in threads."""
     if scheduler is not None:
         # Dask is an extra, and is loaded only if a cluster is used.
         from stream_dr.distributed.cluster import dask_plan_runner
 
-        plan_runner = dask_plan_runner(scheduler)
-    elif workers is not None:
-        plan_runner = thread_plan_runner(workers)
-    replay_files(dir, dataset, specs, settings, None, plan_runner)
+        return dask_plan_runner(scheduler)
+    if workers is not None:
+        from stream_dr.distributed.parts import thread_plan_runner
+
+        return thread_plan_runner(workers)
+    return None
 
 
 def _learn_as_files(
@@ -448,7 +465,6 @@ def replay_files(
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.parts import replay_in_parallel_tasks
-    from stream_dr.running.query import project
     from stream_dr.running.replay import replay as run
     from stream_dr.running.warm_up import warm_up
 
@@ -464,7 +480,9 @@ def replay_files(
                 rates = "".join(f", {name} {time.rows_per_second:,.0f}/s" for name, time in times.items() if time.rows)
                 bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards{rates}", p.phase)
 
-            run_replay = run if plan_runner is None else partial(replay_in_parallel_tasks, plan_runner)
+            run_replay = run
+            if plan_runner is not None:
+                run_replay = partial(replay_in_parallel_tasks, plan_runner)
             report = run_replay(directory, dataset, settings, show_replay)
 
         _print_replay_report(directory, report)
@@ -474,9 +492,16 @@ def replay_files(
             _refine_where_it_helps(directory, dataset)
         if out is not None:
             name = specs[0].name if specs else next(iter(directory.models))
-            with ProgressBar("transform", dataset.rows) as bar:
-                rows, _ = project(directory, directory.model(name), dataset, out, bar.show)
-            print_result(f"{rows} rows projected by {name} written to {out}")
+            _write_projected(directory, name, dataset, out)
+
+
+def _write_projected(directory: "Directory", name: str, dataset: Dataset, out: Path) -> None:
+    """Write the rows that a model projects to a file."""
+    from stream_dr.running.query import project
+
+    with ProgressBar("transform", dataset.rows) as bar:
+        rows, _ = project(directory, directory.model(name), dataset, out, bar.show)
+    print_result(f"{rows} rows projected by {name} written to {out}")
 
 
 def _print_repeated_shards(dataset: Dataset) -> None:
@@ -546,7 +571,9 @@ def _refine_where_it_helps(directory: "Directory", dataset: Dataset) -> None:
 
     for name, model in directory.models.items():
         # A refined solution is approximate, too, if the model has learned rows since the refine.
-        solution = model.published.projection.solution if model.published else ""
+        solution = ""
+        if model.published:
+            solution = model.published.projection.solution
         unsolved = isinstance(model.solving.error, NeedsRefine)
         approximate = unsolved or solution == "diagonal" or (solution == "refined" and model.stale_rows)
         if not approximate or model.spec.params.get("scatter") == "diagonal":
@@ -574,7 +601,9 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
     before, after = held_out_scores(directory, model, **_REFINE_OPTIONS)
     helps = after > before
     scores = f"{before:.3f} from the diagonal, of {after:.3f} refined"
-    outcome = "is refined" if helps else "stays as it is"
+    outcome = "stays as it is"
+    if helps:
+        outcome = "is refined"
     if directory.schema.target_kind == "multilabel":
         scores += " (share of rows with all labels right)"
     say(

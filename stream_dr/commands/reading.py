@@ -80,7 +80,9 @@ class ReadOptions(NamedTuple):
         from stream_dr.feature_maps.column_report import suitable_map_spec
 
         rows = first_table_block(files)
-        return self.table_map_spec() if rows is None else suitable_map_spec(rows.X, self.table_map_spec())
+        if rows is None:
+            return self.table_map_spec()
+        return suitable_map_spec(rows.X, self.table_map_spec())
 
     def reads_as_shards(self, path: Path) -> bool:
         """True if a path is read as shards.
@@ -138,14 +140,19 @@ class ReadOptions(NamedTuple):
         """
         label = self.options.label
         numbers = self.with_options(label=None, targets=label)
-        return numbers if label is not None and any(map(numbers.has_fractional_targets, sources)) else self
+        if label is not None and any(map(numbers.has_fractional_targets, sources)):
+            return numbers
+        return self
 
     def has_fractional_targets(self, path: Path) -> bool:
         """True if some of a file's first targets have fractions."""
         # Targets that are words raise an error here, so the answer is False.
         # An error in the file itself is raised again when the file's rows are learned.
         try:
-            first = None if self.reads_as_shards(path) else self.open_files_as_one([path]).first
+            if self.reads_as_shards(path):
+                first = None
+            else:
+                first = self.open_files_as_one([path]).first
         except StreamDRError:
             return False
         values = None if first is None or first.y is None else first.y.values
@@ -161,8 +168,12 @@ class ReadOptions(NamedTuple):
         """
         from stream_dr.feature_maps.widths import likely_id_column
 
-        first = next(iter(files.values())).first if files and self.options.id is None else None
-        return None if first is None or first.names is None else likely_id_column(first.X, first.names)
+        first = None
+        if files and self.options.id is None:
+            first = next(iter(files.values())).first
+        if first is None or first.names is None:
+            return None
+        return likely_id_column(first.X, first.names)
 
     def open_as_one_source(self, sources: Sequence[Path], skip_damaged: bool = False) -> Source:
         """Open shards and files of any formats as one source.
@@ -236,7 +247,9 @@ def first_table_block(files: dict[Path, "FileSource"]) -> Block | None:
     files: opened files by path.
     """
     source = next((source for source in files.values() if source.raw), None)
-    return None if source is None else source.first or next(source.blocks(), None)
+    if source is None:
+        return None
+    return source.first or next(source.blocks(), None)
 
 
 class _FileOptions(NamedTuple):

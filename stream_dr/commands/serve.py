@@ -155,7 +155,9 @@ def _print_score_table(title: str, lines: list[Any], caption: str) -> None:
     for column in ("model", "components", "rows seen", "accuracy", "bytes a row", "µs a query", "rows/s"):
         table.add_column(column, justify="left" if column == "model" else "right")
     for line in lines:
-        rate = "–" if line.rate is None else f"{line.rate:,.0f}"
+        rate = "–"
+        if line.rate is not None:
+            rate = f"{line.rate:,.0f}"
         figures = (f"{line.accuracy:.3f}", f"{line.bytes:,.0f}", f"{line.seconds * 1e6:,.1f}")
         table.add_row(line.model, f"{line.components:,}", f"{line.rows}", *figures, rate)
     Console(width=100).print(table)

@@ -178,7 +178,9 @@ def _fetch_openml(prefixed_name: str) -> _DatasetPart:
     bunch = _call_sklearn_fetcher(prefixed_name, title, options, "fetch_openml", name=title, version=number)
 
     X, feature_names = as_rows(bunch.data)
-    targets = None if bunch.target is None else np.asarray(bunch.target)
+    targets = None
+    if bunch.target is not None:
+        targets = np.asarray(bunch.target)
     return _DatasetPart("", X.shape[1] if sp.issparse(X) else None, _split_into_blocks(X, targets, feature_names))
 
 
@@ -191,7 +193,8 @@ def _split_into_blocks(
         list has labels. None if the rows have no targets.
     feature_names: names of the features, or None.
     """
-    X = sp.csr_matrix(X, dtype=np.float64) if sp.issparse(X) else X
+    if sp.issparse(X):
+        X = sp.csr_matrix(X, dtype=np.float64)
     is_continuous = isinstance(targets, np.ndarray) and targets.dtype.kind == "f"
     parse = continuous_targets if is_continuous else class_targets
 

@@ -227,7 +227,9 @@ class FileSource:
         """
         # `read_csv` needs an argument to read only the start of the file.
         # Other readers read only as many rows as are taken from their iterator.
-        more_arguments = {"head_only": True} if self.format == "csv" else {}
+        more_arguments = {}
+        if self.format == "csv":
+            more_arguments = {"head_only": True}
         return next(self._read_file_blocks(self.paths[0], **more_arguments), None)
 
     @property
@@ -264,8 +266,12 @@ class FileSource:
 
         feature_names: names of the feature columns to read. None: all columns.
         """
-        first = self.first if self.format in TABLES and feature_names else None
-        names = first.names if first is not None else None
+        first = None
+        if self.format in TABLES and feature_names:
+            first = self.first
+        names = None
+        if first is not None:
+            names = first.names
         extra = [name for name in names or () if name not in (feature_names or ())]
         if not extra:
             return self, []
@@ -338,7 +344,10 @@ def open_source(
     >>> [block.rows for _, block in source.events()]
     [3]
     """
-    path_list = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if isinstance(paths, str | os.PathLike):
+        path_list = [paths]
+    else:
+        path_list = list(paths)
     if not path_list:
         raise InvalidParameter("no file is named; name one or several.")
     path_list = [file for path in path_list for file in files_of_folder(path)]

@@ -327,7 +327,9 @@ class _ClusterRun:
         """
         plan = self._plan
         spec, state = plan.recurrences[recurrence_index]
-        states = [] if state is None else [self._client.scatter(state)]
+        states = []
+        if state is not None:
+            states = [self._client.scatter(state)]
         # Count the rows of each batch as progress once, although several models learn the batch.
         # If models have mergeable states (`plan.specs`), their tasks count all batches.
         # If no model has a mergeable state, the first model of `plan.recurrences` counts them.
@@ -369,7 +371,9 @@ def _learn_reporting(
     key = worker.get_current_task()
 
     def report_batch_or_end(reference: Reference | None) -> None:
-        fields = None if reference is None else tuple(reference)
+        fields = None
+        if reference is not None:
+            fields = tuple(reference)
         worker.log_event(context.topic, (worker.address, key, counts_as_progress, fields))
 
     try:

@@ -173,7 +173,9 @@ def divide_into_tasks(batches: Iterable[tuple[Reference, float]], total_state_by
             run = []
             rows = 0
             run_bytes = 0.0
-    return (*tasks, Task(tuple(run))) if run else tuple(tasks)
+    if run:
+        return (*tasks, Task(tuple(run)))
+    return tuple(tasks)
 
 
 BatchCallback = Callable[[Reference], None]
@@ -353,7 +355,10 @@ class _PlanRun:
         # Report each batch once, although several models learn the batch.
         # If models have mergeable states (`plan.specs`), their tasks report all batches.
         # If no model has a mergeable state, the first model of `plan.recurrences` reports them.
-        on_batch = self._check_other_tasks if plan.specs or recurrence_index else self._report_batch
+        if plan.specs or recurrence_index:
+            on_batch = self._check_other_tasks
+        else:
+            on_batch = self._report_batch
         return learn_task(plan.whole, [spec], plan.schema, plan.limits, [state], on_batch)
 
     def _merge_up_tree(self, result: PartialResult, node: Node) -> PartialResult | None:
@@ -487,7 +492,9 @@ class _ParallelReplay:
         # Without a declared number of features, tasks are divided by their number of rows only.
         width = self._dataset.n_features or 0
         labels = max(1, len(self._dataset.labels))
-        state_bytes = sum(m.estimator.state_bytes(width, labels) for m in merging) if width else 0
+        state_bytes = 0
+        if width:
+            state_bytes = sum(m.estimator.state_bytes(width, labels) for m in merging)
         sized = [(r, shard.bytes / max(shard.rows, 1) * r.rows) for shard, r in missing]
         plan = TaskPlan(
             divide_into_tasks(sized, state_bytes),

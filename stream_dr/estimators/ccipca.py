@@ -118,7 +118,10 @@ class CCIPCA(MappedMethod[CCIPCAState], LinearGaussian):
         """
         vectors = state.basis.vectors()[:, : state.n_features]
         loadings, eigenvalues = normalise_long_columns(vectors, min_relative_length=1e-10)
-        mean = state.basis.means()[:, 0].copy() if self.center else np.zeros(state.n_features)
+        if self.center:
+            mean = state.basis.means()[:, 0].copy()
+        else:
+            mean = np.zeros(state.n_features)
         return Linear(mean, loadings, eigenvalues, "recurrence")
 
     @property

@@ -92,7 +92,9 @@ class HSL(TwoStage, _LaplacianParameter):
         "indicator" is one column of 0 and 1 for each label. "zhou" also divides each row's
         indicators by the square root of the row's number of labels.
         """
-        return "zhou" if self.laplacian == "zhou" else "indicator"
+        if self.laplacian == "zhou":
+            return "zhou"
+        return "indicator"
 
     def keeps_label_sets(self) -> bool:
         """True if the state sums rows separately for each label set.

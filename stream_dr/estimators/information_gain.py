@@ -251,7 +251,9 @@ class InformationGain(MappedMethod[MomentState], AdditiveEstimator):
         input_features: names of all features. None means the names of the learned table's columns.
             Ignored if there is a feature map.
         """
-        names = self.fitted().names if input_features is None else input_features
+        names = input_features
+        if input_features is None:
+            names = self.fitted().names
         if self.feature_map is not None:
             names = getattr(self.projection(), "feature_names", None)
         if names is None:

@@ -133,7 +133,10 @@ class IncrementalSKM(MappedMethod[SKMState]):
         mean = state.basis.means() @ (counts / max(counts.sum(), 1.0))
 
         # Count the eigenvalues that can be positive. For a ≥ 1 these are (classes − 1).
-        positive = max(int(np.count_nonzero(counts)) - 1, 0) if self.a >= 1.0 else vectors.shape[1]
+        if self.a >= 1.0:
+            positive = max(int(np.count_nonzero(counts)) - 1, 0)
+        else:
+            positive = vectors.shape[1]
         if self.keep == "positive":
             loadings, lengths = normalise_long_columns(vectors[:, :positive], min_relative_length=1e-2)
             return Linear(mean, loadings, lengths, "recurrence")

@@ -165,7 +165,9 @@ class KNearest(LabelScore, StreamLearner):
         return_distance : bool, default True
             If False, only the indices are returned.
         """
-        rows = None if X is None else self._rows_to_classify(X)
+        rows = None
+        if X is not None:
+            rows = self._rows_to_classify(X)
         search, _ = self._neighbour_search()
         return search.kneighbors(rows, n_neighbors, return_distance)
 

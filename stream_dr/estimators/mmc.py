@@ -55,7 +55,10 @@ def scatter_sum_directions(
         )
 
     # The eigenvalues are sorted, so the positive ones come first.
-    p = int(np.count_nonzero(values > 0)) if only_positive else len(values)
+    if only_positive:
+        p = int(np.count_nonzero(values > 0))
+    else:
+        p = len(values)
     return vectors[:, :p], values[:p]
 
 

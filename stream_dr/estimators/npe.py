@@ -93,11 +93,17 @@ class NPE(ReservoirMethod):
         r = len(state.numbers)
         d = state.n_features
         if r < 2:
-            mean = np.asarray(state.kept.mean(axis=0)).ravel() if r else np.zeros(d)
+            if r:
+                mean = np.asarray(state.kept.mean(axis=0)).ravel()
+            else:
+                mean = np.zeros(d)
             return projection_without_components(mean)
 
         # If classes are not used, all rows count as one class.
-        codes = state.codes if self.label_aware else np.zeros(r, dtype=np.int32)
+        if self.label_aware:
+            codes = state.codes
+        else:
+            codes = np.zeros(r, dtype=np.int32)
         W = barycentric_weight_matrix(state.kept, self.n_neighbors, self.reg, codes)
         A = lle_alignment_matrix(W)
         B = sp.eye_array(r, format="csr")

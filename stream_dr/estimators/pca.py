@@ -102,7 +102,9 @@ class PCA(LinearGaussian, Refinable):
         table, the columns of the moments are scaled as in factor analysis of mixed data.
         """
         m = super().moments(state)
-        columns = mapped_columns_of_state(state) if self.standardize is None else None
+        columns = None
+        if self.standardize is None:
+            columns = mapped_columns_of_state(state)
         if columns is None:
             return m
 
@@ -179,7 +181,10 @@ class PCA(LinearGaussian, Refinable):
         projection = self.linear_projection()
         m = self.moments(self.state_)
         variances = projection.eigenvalues / variance_divisor(m)
-        loadings = projection.loadings * np.sqrt(variances) if self.whiten else projection.loadings
+        if self.whiten:
+            loadings = projection.loadings * np.sqrt(variances)
+        else:
+            loadings = projection.loadings
         total = float(m.diagonal.sum()) / variance_divisor(m)
         most = min(float(np.count_nonzero(m.scale)), m.weight)
         axes = divide_by_scale(loadings, m.scale)
@@ -207,4 +212,6 @@ def variance_divisor(moments: Moments) -> float:
     The divisor is the sum of weights minus 1. If the sum of weights is at most 1, the divisor is
     the sum itself.
     """
-    return moments.weight - 1.0 if moments.weight > 1.0 else moments.weight
+    if moments.weight > 1.0:
+        return moments.weight - 1.0
+    return moments.weight

@@ -99,7 +99,9 @@ class WMV(Refinable):
         pairs="share" and `pair_weights`, a part of an eigenvalue grows as N and another part as
         N². The property is 1 in this case, too.
         """
-        return 1 if self.pairs == "share" else 2
+        if self.pairs == "share":
+            return 1
+        return 2
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
@@ -110,7 +112,9 @@ class WMV(Refinable):
         check_number_in_range("beta", self.beta, low=0.0, exclude_low=True)
         if self.pairs == "equal" and self.alpha >= 0.0:
             raise InvalidParameter(f"alpha={self.alpha}; it must be below 0 (rows of one class are drawn together).")
-        pairs: Any = () if self.pair_weights is None else self.pair_weights
+        pairs: Any = ()
+        if self.pair_weights is not None:
+            pairs = self.pair_weights
         if not isinstance(pairs, list | tuple) or not all(
             isinstance(pair, list | tuple) and len(pair) == 3 and is_finite_number(pair[2]) for pair in pairs
         ):
@@ -164,7 +168,10 @@ class WMV(Refinable):
         """
         moments = self._with_unlabelled_class(moments)
         factors = (self.class_pair_weights(moments) @ moments.label_weights).tolist()
-        waiting = {} if not self._has_equal_class_factors() else dict.fromkeys(moments.waiting, *factors[:1])
+        if not self._has_equal_class_factors():
+            waiting = {}
+        else:
+            waiting = dict.fromkeys(moments.waiting, *factors[:1])
         return dict(zip((*moments.labels, None), factors, strict=False)) | waiting
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
@@ -187,7 +194,9 @@ class WMV(Refinable):
 
         # Unlabelled rows' scatter is the scatter of all rows minus the labels' scatters.
         classes = len(m.labels)
-        unlabelled = factors[-1] if len(factors) > classes else 0.0
+        unlabelled = 0.0
+        if len(factors) > classes:
+            unlabelled = factors[-1]
         total = unlabelled * m.scatter
 
         # Add a rank-1 term for each class, because its scatter must be about the mean of all rows.
@@ -216,7 +225,10 @@ class WMV(Refinable):
         largest = float(np.abs(C).max(initial=0.0))
         floor = largest * moments.weight * moments.rounding.eigenvalue_floor(moments.diagonal)
         values, vectors = nonzero_indefinite_eigenpairs(scatter - moments.cross @ C @ moments.cross.T, floor)
-        p = len(values) if self.n_components is not None else int(np.count_nonzero(values > 0))
+        if self.n_components is not None:
+            p = len(values)
+        else:
+            p = int(np.count_nonzero(values > 0))
         return vectors[:, :p], values[:p]
 
     def _with_unlabelled_class(self, m: Moments) -> Moments:

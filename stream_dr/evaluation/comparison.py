@@ -198,7 +198,9 @@ class Comparison(NamedTuple):
 
         Baselines do not count. None if this method is no better than the most frequent label.
         """
-        return None if self.weakness(self.lines[0]) else self.lines[0]
+        if self.weakness(self.lines[0]):
+            return None
+        return self.lines[0]
 
     def weakness(self, line: MethodResult) -> str:
         """Return that a method is no better than the most frequent label.
@@ -266,8 +268,8 @@ def suggest(
     ('accuracy', True)
     """
     progress = progress or (lambda stage, done, total: None)
-    blocks = X.events() if isinstance(X, Source) else RepeatableBatches([as_block(X, y)]).events()
-    sample, read = sample_rows_with_target((block for _, block in blocks), target, progress)
+    source = X if isinstance(X, Source) else RepeatableBatches([as_block(X, y)])
+    sample, read = sample_rows_with_target((block for _, block in source.events()), target, progress)
     if target == "auto":
         _refuse_many_labels(sample)
 
@@ -365,7 +367,9 @@ def ridge_row_kind(batch: Block, map_spec: JsonDict | None) -> str:
     map_spec: parameters of the feature map that encodes a table's columns. None if the rows are
         not a table.
     """
-    map_name = map_spec["map"] if batch.table and map_spec else ""
+    map_name = ""
+    if batch.table and map_spec:
+        map_name = map_spec["map"]
     if batch.sparse or map_name == "text":
         return "words"
     if map_name == "table" and any(column.taken_for == "text" for column in describe(batch.X, map_spec).columns):
@@ -418,7 +422,9 @@ def _baselines(target_kind: str) -> list[_Method]:
 
     target_kind: "class" (one label for each row) or "continuous" (numbers).
     """
-    constant = _MOST_FREQUENT if target_kind == "class" else _MEAN
+    constant = _MEAN
+    if target_kind == "class":
+        constant = _MOST_FREQUENT
     return [_Method(constant, "", {}), _Method("pca", "", {"n_components": 10}), _Method(_ALL_FEATURES, "", {})]
 
 
@@ -494,7 +500,10 @@ def _score_constant_baseline(baseline: str, train: Block, test: Block) -> Method
     """
     from sklearn.dummy import DummyClassifier, DummyRegressor
 
-    model = DummyClassifier(strategy="most_frequent") if baseline == _MOST_FREQUENT else DummyRegressor()
+    if baseline == _MOST_FREQUENT:
+        model = DummyClassifier(strategy="most_frequent")
+    else:
+        model = DummyRegressor()
     predicted = model.fit(np.zeros((train.rows, 1)), _targets_for_sklearn(train)).predict(np.zeros((test.rows, 1)))
     score = _accuracy_or_r2(_targets_for_sklearn(test), predicted)
     return MethodResult(baseline, "", {}, score, cannot="tell rows apart")
@@ -555,7 +564,10 @@ def _new_linear_model(train: Block, standardize: bool = True) -> "Pipeline | Log
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    model = LogisticRegression(max_iter=1_000) if train.y.kind == "class" else Ridge()
+    if train.y.kind == "class":
+        model = LogisticRegression(max_iter=1_000)
+    else:
+        model = Ridge()
     if standardize:
         return make_pipeline(StandardScaler(), model)
     return model
@@ -570,7 +582,9 @@ def _targets_for_sklearn(rows: Block) -> np.ndarray:
     if rows.y.kind == "class":
         return label_array(rows.y.targets_by_row())
     values: np.ndarray = rows.y.values
-    return values if values.shape[1] > 1 else values[:, 0]
+    if values.shape[1] > 1:
+        return values
+    return values[:, 0]
 
 
 def _accuracy_or_r2(truth: np.ndarray, predicted: np.ndarray) -> float:
@@ -603,7 +617,9 @@ def _make_folds(sample: Block, in_time_order: bool) -> list[_Fold]:
     # scikit-learn refuses more folds than the most frequent label has rows.
     limit = sample.rows
     if labelled:
-        limit = int(np.bincount(sample.y.codes).max()) if len(sample.y.labels) > 1 else 0
+        limit = 0
+        if len(sample.y.labels) > 1:
+            limit = int(np.bincount(sample.y.codes).max())
     n_folds = min(MAX_FOLDS, sample.rows // FOLD_ROWS, limit)
     if n_folds < 2:
         raise InvalidTargets(
@@ -613,7 +629,9 @@ def _make_folds(sample: Block, in_time_order: bool) -> list[_Fold]:
 
     if in_time_order:
         return list(TimeSeriesSplit(n_folds).split(np.zeros(sample.rows)))
-    splitter = StratifiedKFold if labelled else KFold
+    splitter = KFold
+    if labelled:
+        splitter = StratifiedKFold
     with warnings.catch_warnings():
         # Ignore scikit-learn's warning that a label has fewer rows than folds, which is valid.
         warnings.simplefilter("ignore")
@@ -672,7 +690,9 @@ def _parse_block(block: Block, target_kind: str, earlier_kind: str | None) -> Bl
     except StreamDRError:
         X, names = read_rows_and_names(block, columns_found_by_name=True, as_table=True)
     kinds = ("class", "continuous")
-    y = None if block.y is None else parse_targets(block.y, X.shape[0], kinds, target_kind, earlier_kind)
+    y = None
+    if block.y is not None:
+        y = parse_targets(block.y, X.shape[0], kinds, target_kind, earlier_kind)
     return block._replace(X=X, y=y, ids=None, names=names)
 
 
@@ -685,7 +705,10 @@ def _select_smallest_keys(
     max_rows: maximum number of rows to return.
     """
     all_keys = np.concatenate([keys for _, keys in rows_and_keys])
-    cutoff = np.partition(all_keys, max_rows)[max_rows] if len(all_keys) > max_rows else np.inf
+    if len(all_keys) > max_rows:
+        cutoff = np.partition(all_keys, max_rows)[max_rows]
+    else:
+        cutoff = np.inf
     chosen = ((block, keys, np.flatnonzero(keys < cutoff)) for block, keys in rows_and_keys)
     return [(block.take(rows), keys[rows]) for block, keys, rows in chosen if len(rows)]
 

@@ -91,7 +91,10 @@ class ClassScores:
         "most_frequent" (share of the rows that have the most frequent label).
         """
         rows = int(self._confusion.sum())
-        most_frequent = float(self._confusion.sum(1).max() / rows) if rows else float("nan")
+        if rows:
+            most_frequent = float(self._confusion.sum(1).max() / rows)
+        else:
+            most_frequent = float("nan")
         correct = np.diagonal(self._confusion)
         occurrences = self._confusion.sum(0) + self._confusion.sum(1)
         seen = occurrences > 0
@@ -195,7 +198,9 @@ class LabelScores:
 
 def _mean_or_nan(values: np.ndarray) -> float:
     """Return the mean of the values, or NaN without values."""
-    return float(values.mean()) if len(values) else float("nan")
+    if len(values):
+        return float(values.mean())
+    return float("nan")
 
 
 HELD_OUT_SHARE = 0.1

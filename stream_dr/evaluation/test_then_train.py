@@ -675,7 +675,10 @@ class _Evaluation:
         - "unchanged": share of the rows with the same label as the previous row.
         - "by_chance": expected value of this share if the rows were in random order.
         """
-        codes = np.concatenate(self._all_codes) if self._all_codes else np.zeros(0, np.int64)
+        if self._all_codes:
+            codes = np.concatenate(self._all_codes)
+        else:
+            codes = np.zeros(0, np.int64)
         if self._schema.target_kind != "class" or len(codes) < 2:
             return {}
         shares = np.bincount(codes) / len(codes)

@@ -134,7 +134,10 @@ class RandomFourier(FeatureMap):
         """
         gamma = float(self.gamma or 0.0)
         distance = _median_distance(X, self.kernel)
-        kernel = matern(np.array(distance), gamma, self.nu) if self.kernel == "matern" else np.exp(-gamma * distance)
+        if self.kernel == "matern":
+            kernel = matern(np.array(distance), gamma, self.nu)
+        else:
+            kernel = np.exp(-gamma * distance)
         value = float(kernel)
         if value < LEAST_MEDIAN and np.isfinite(distance):
             warnings.warn(
@@ -269,7 +272,10 @@ def _median_distance(X: Rows, kernel: str) -> float:
         rows = rows - rows[0]
 
     with np.errstate(over="ignore", invalid="ignore"):
-        distances = manhattan_distances(rows) if kernel == "laplace" else euclidean_distances(rows, squared=True)
+        if kernel == "laplace":
+            distances = manhattan_distances(rows)
+        else:
+            distances = euclidean_distances(rows, squared=True)
     return float(np.median(distances[np.triu_indices(len(chosen), 1)]))
 
 

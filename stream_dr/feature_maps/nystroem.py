@@ -237,7 +237,10 @@ class Nystroem(FeatureMap):
 
         n_input_columns: number of features of the rows before mapping.
         """
-        row_bytes = 8 * n_input_columns if n_input_columns <= _WIDEST_DENSE else 12 * _WIDEST_DENSE
+        if n_input_columns <= _WIDEST_DENSE:
+            row_bytes = 8 * n_input_columns
+        else:
+            row_bytes = 12 * _WIDEST_DENSE
         return self.max_landmarks * (row_bytes + 8 * self.max_landmarks)
 
     def initial_landmarks(self) -> Landmarks:
@@ -326,7 +329,10 @@ class Nystroem(FeatureMap):
             B = B - B[0]
         if self.kernel == "matern":
             return matern(kernels.euclidean_distances(A, B, squared=True), self.gamma, self.nu)
-        kernel = kernels.rbf_kernel if self.kernel == "rbf" else kernels.laplacian_kernel
+        if self.kernel == "rbf":
+            kernel = kernels.rbf_kernel
+        else:
+            kernel = kernels.laplacian_kernel
         return np.asarray(kernel(A, B, gamma=self.gamma))
 
     def _draw_landmark_rows(self, landmarks: Landmarks, block: Block) -> tuple[np.ndarray, int]:

@@ -252,7 +252,9 @@ class TableColumn(NamedTuple):
             actual = f"{len(self.categories)} categories"
             raise field_error(self, "categories", actual, "distinct, of a column of categories")
 
-        texts = len(self.places) if self.kind == "text" else 0
+        texts = 0
+        if self.kind == "text":
+            texts = len(self.places)
         most_words = encoding.words.n_features or WORDS_IN_ALL
         if self.kind == "text" and not 1 <= texts <= most_words:
             raise field_error(self, "places", f"{texts} words", f"from 1 to {most_words}")
@@ -283,7 +285,9 @@ class TableColumn(NamedTuple):
     @property
     def mean(self) -> float:
         """Mean of the values so far, 0 without values."""
-        return self.total / self.present if self.present else 0.0
+        if self.present:
+            return self.total / self.present
+        return 0.0
 
     @property
     def is_encoded(self) -> bool:
@@ -340,7 +344,9 @@ def update_column_statistics(
         has_word = count_hashed_words(column.words(encoding), values.labels) != 0
         counts = column.counts + sign * (has_word.T @ rows_of_text).astype(np.int64)
         return column._replace(counts=counts), width_so_far
-    total = column.total + sign * float(values.values[~missing].sum()) if column.present else 0.0
+    total = 0.0
+    if column.present:
+        total = column.total + sign * float(values.values[~missing].sum())
     return column._replace(total=total), width_so_far
 
 
@@ -355,7 +361,10 @@ def encode_values_as_entries(column: TableColumn, values: ColumnValues, encoding
     """
     # Missing values are marked in a column of their own.
     missing = values.missing
-    at = np.flatnonzero(missing) if column.missing >= 0 else np.zeros(0, dtype=np.int64)
+    if column.missing >= 0:
+        at = np.flatnonzero(missing)
+    else:
+        at = np.zeros(0, dtype=np.int64)
     parts: list[Entries] = [(at, np.full(len(at), column.missing), np.ones(len(at)))]
 
     # The other entries depend on the kind of the column.
@@ -370,7 +379,10 @@ def encode_values_as_entries(column: TableColumn, values: ColumnValues, encoding
         rows = sp.coo_matrix(rows[values.values[at]])
         parts.append((at[rows.row], column.places[rows.col], rows.data))
     else:
-        fill = column.mean if encoding.impute == "mean" else float(encoding.impute)
+        if encoding.impute == "mean":
+            fill = column.mean
+        else:
+            fill = float(encoding.impute)
         every = np.arange(len(missing))
         parts.append((every, np.full(len(every), column.places[0]), np.where(missing, fill, values.values)))
         at = np.flatnonzero(~missing)
@@ -547,7 +559,10 @@ def _update_category_statistics(
     closed = column.hashed >= 0 or column.name in encoding.hash or sign < 0
 
     # `own` has the new categories that get their own column.
-    own = [] if closed else [label for label in new if len(label) <= MAX_NAME]
+    if closed:
+        own = []
+    else:
+        own = [label for label in new if len(label) <= MAX_NAME]
     if len(own) > most:
         own = [label for label in own[: max(0, most)] if row_counts[label] >= FREQUENT * len(values.values)]
     if len(own) < len(new) and column.hashed < 0:

@@ -96,7 +96,9 @@ def decide_kind(name: str, first_values: ColumnValues, overrides: ColumnOverride
     """
     declared = _declared_kinds(overrides).get(name)
     if declared is not None:
-        why = "named in drop" if name in overrides.drop else "declared"
+        why = "declared"
+        if name in overrides.drop:
+            why = "named in drop"
         return InferredKind(declared, why)
 
     if first_values.kind == "category":
@@ -115,7 +117,9 @@ def decide_kind(name: str, first_values: ColumnValues, overrides: ColumnOverride
 
     # Strings are texts if they have many words and few repetitions.
     if first_values.kind != "text":
-        kind = first_values.kind if first_values.kind in SIZES else "number"
+        kind = "number"
+        if first_values.kind in SIZES:
+            kind = first_values.kind
         values = {"boolean": "true or false", "integer": "whole numbers", "date": "dates", "time": "times"}
         return InferredKind(kind, values.get(first_values.kind, "numbers"))
     words = _mean_word_count(first_values)
@@ -308,7 +312,9 @@ def max_width_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kinds
     """
     declared = _declared_kinds(overrides)
     texts = any(declared.get(name, kind) == "text" for name, kind in kinds.items())
-    shared = WORDS_IN_ALL if texts and not encoding.words.n_features else 0
+    shared = 0
+    if texts and not encoding.words.n_features:
+        shared = WORDS_IN_ALL
     return shared + sum(_max_widths(encoding, overrides, kinds).values())
 
 
@@ -354,4 +360,6 @@ def _max_kind_width(name: str, kind: str, encoding: EncodingSpec) -> int:
     words = encoding.words.n_features
     sizes = {"number": 1, "date": 5, "time": 7, "text": words, "category": categories, "": categories}
     sizes["string"] = max(categories, words)
-    return sizes[kind] + 1 if kind in sizes else 0
+    if kind in sizes:
+        return sizes[kind] + 1
+    return 0

@@ -173,19 +173,30 @@ def _projection_figure(
     # The newest rows show the variance along the components of a linear projection.
     # `linear` is None for other projections, without components, and without rows.
     title = f"{name}: version {published.version}"
-    rows = newest if newest is not None else newest_rows(directory, options.rows)
+    if newest is not None:
+        rows = newest
+    else:
+        rows = newest_rows(directory, options.rows)
     is_linear = unmapped_projection(projection).kind == "linear"
-    linear = projection if is_linear and projection.n_components and rows.blocks else None
+    linear = None
+    if is_linear and projection.n_components and rows.blocks:
+        linear = projection
 
     if kind == "spectrum":
-        captured = None if linear is None else rows.cumulative_variance_shares(linear)
+        captured = None
+        if linear is not None:
+            captured = rows.cumulative_variance_shares(linear)
         return spectrum_figure_dict(projection, f"{name}: spectrum", captured)
     if kind == "loadings":
         width = getattr(getattr(unmapped_projection(projection), "loadings", None), "shape", (0, 0))[1]
         # The newest version may have fewer components than the caller's `component` needs.
         component = min(options.component, max(0, width - 1))
-        names = directory.schema.names if projection.kind != "mapped" else None
-        deviations = None if linear is None else rows.input_column_deviations(linear)
+        names = None
+        if projection.kind != "mapped":
+            names = directory.schema.names
+        deviations = None
+        if linear is not None:
+            deviations = rows.input_column_deviations(linear)
         return loadings_figure_dict(projection, component, 20, names, f"{name}: loadings", deviations)
     projected = rows.project(projection)
     return projected_rows_figure(projected, rows.targets, options.dimensions, max(1, options.rows), 0, title)
@@ -208,7 +219,9 @@ def is_figure_on_page(kind: str, model: Model | None) -> bool:
 def model_uncertainty_sentences(model: Model) -> list[str]:
     """Return sentences on the uncertainty of a model's published projection."""
     linear = _published_linear_projection(model)
-    return [] if linear is None else uncertainty_sentences(linear.choice, linear.spread)
+    if linear is None:
+        return []
+    return uncertainty_sentences(linear.choice, linear.spread)
 
 
 def _published_linear_projection(model: Model) -> Linear | None:
@@ -352,8 +365,12 @@ class LiveFigures:
         options: options of the figure.
         newest: newest rows of the log.
         """
-        shown_model = model if kind not in OF_ALL else None
-        version = shown_model.published_version if shown_model is not None else 0
+        shown_model = None
+        if kind not in OF_ALL:
+            shown_model = model
+        version = 0
+        if shown_model is not None:
+            version = shown_model.published_version
         records = self._records.newest_records() if kind in FROM_RECORDS else ()
 
         # Collect the inputs of the figure. Only the first input changes when rows are learned.
@@ -411,7 +428,9 @@ def _numpy_to_json_types(value: object) -> object:
     An array (n,) of numbers is converted to plotly's binary format, a dict of type and data.
     """
     if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iuf":
-        array = value.astype(np.int32) if value.dtype.kind in "iu" else value
+        array = value
+        if value.dtype.kind in "iu":
+            array = value.astype(np.int32)
         return {"dtype": array.dtype.str[1:], "bdata": base64.b64encode(array.tobytes()).decode()}
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
@@ -522,7 +541,9 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
     if best is not None:
         scores = tested.get(directory.models[best.models[0]].id, {})
         names = " and ".join(f"<b>{escape(name)}</b>" for name in best.models)
-        verb = "is best" if len(best.models) == 1 else "are best, within two standard errors"
+        verb = "are best, within two standard errors"
+        if len(best.models) == 1:
+            verb = "is best"
         score = f"{_accuracy_or_r2_text(scores)} on {scores.get('tested', 0):,} rows before they were learned"
         yield f"<p>{names} {verb}, since {_utc_text(best.since)}: {score}. "
         yield f"{directory.rows:,} rows, {len(directory.schema.labels):,} labels.</p>"

@@ -141,8 +141,12 @@ def unmapped_projection(model: Any) -> Any:
 
     model: fitted estimator or projection.
     """
-    projection = model.projection() if hasattr(model, "projection") else model
-    return projection.inner if isinstance(projection, Mapped) else projection
+    projection = model
+    if hasattr(model, "projection"):
+        projection = model.projection()
+    if isinstance(projection, Mapped):
+        return projection.inner
+    return projection
 
 
 def component_spread_or_none(model: Any) -> ComponentSpread | None:
@@ -157,7 +161,9 @@ def component_spread_or_none(model: Any) -> ComponentSpread | None:
     with suppress(AttributeError, StreamDRError):
         model.angles_  # noqa: B018
     projection = unmapped_projection(model)
-    return projection.spread if isinstance(projection, Linear) else None
+    if isinstance(projection, Linear):
+        return projection.spread
+    return None
 
 
 def figure_loadings(model: Any, array_name: Literal["loadings", "eigenvalues"]) -> np.ndarray | None:
@@ -174,7 +180,9 @@ def figure_loadings(model: Any, array_name: Literal["loadings", "eigenvalues"]) 
         values = np.asarray(model.components_).T
     if values is None and array_name == "eigenvalues":
         values = getattr(model, "explained_variance_", None)
-    return None if values is None else np.asarray(values, dtype=np.float64)
+    if values is None:
+        return None
+    return np.asarray(values, dtype=np.float64)
 
 
 def check_can_write_figure(path: Path) -> None:

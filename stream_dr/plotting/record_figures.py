@@ -121,7 +121,9 @@ def progress_figure_dict(records: list[JsonDict], max_records: int, title: str) 
     values = [next((value for value in of_models if value is not None), None) for of_models in baselines]
     if any(value is not None for value in values):
         times = list(map(record_time_for_plotly, ticks))
-        mode = "lines" if len(times) > 1 else "markers"
+        mode = "markers"
+        if len(times) > 1:
+            mode = "lines"
         traces.append(scatter_trace("always the last label", times, values, mode, line=BASELINE, yaxis="y3"))
 
     # Draw the lines and marks of each model.
@@ -180,7 +182,10 @@ def best_models(records: list[JsonDict], model_names: Collection[str]) -> BestMo
             top = score_or_minus_infinity(tested[ranked[0]])
             error = tested[ranked[0]].get("error") or 0.0
             close = tuple(m for m in ranked if score_or_minus_infinity(tested[m]) >= top - 2 * error)
-            since = best.since if best is not None and best.models[0] == ranked[0] else tick["time"]
+            if best is not None and best.models[0] == ranked[0]:
+                since = best.since
+            else:
+                since = tick["time"]
             best = BestModels(close, top, since)
     return best
 
@@ -215,7 +220,9 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
     own_ticks = [tick for tick in progress_records if model_name in tick["models"]]
     times = list(map(record_time_for_plotly, own_ticks))
     name = plotly_escaped_text(model_name)
-    mode = "lines+markers" if len(own_ticks) <= FEW else "lines"
+    mode = "lines"
+    if len(own_ticks) <= FEW:
+        mode = "lines+markers"
     for field, _, axis in PANELS:
         values = []
         for tick in own_ticks:
@@ -392,7 +399,9 @@ def convergence_figure_dict(passes_by_model: dict[str, list[JsonDict]], title: s
         return empty_figure(title, "no refine has been recorded")
     traces = []
     for i, (name, passes) in enumerate(passes_by_model.items()):
-        prefix = f"{plotly_escaped_text(name)}: " if name else ""
+        prefix = ""
+        if name:
+            prefix = f"{plotly_escaped_text(name)}: "
         numbers = [p["number"] for p in passes]
         for field, label, colour in (("residual", "residual", COLOURS[0]), ("angle", "angle (radians)", COLOURS[2])):
             line = {"color": colour, "dash": _DASHES[i % len(_DASHES)]}

@@ -64,7 +64,10 @@ def align_components(
         loadings themselves are compared.
     """
     p = loadings.shape[1]
-    cosines = _pairwise_cosines(previous, loadings, multiply_by_scatter) if previous is not None else np.zeros((0, p))
+    if previous is not None:
+        cosines = _pairwise_cosines(previous, loadings, multiply_by_scatter)
+    else:
+        cosines = np.zeros((0, p))
     order = _best_order(cosines, eigenvalues)
 
     # Choose signs such that each component has a positive cosine with the previous component.
@@ -100,7 +103,9 @@ def orient_components(
     if now is None:
         return projection
     orientable = cast(Orientable, projection)
-    by_product = multiply_by_scatter if linear_part_or_none(projection) is not None else None
+    by_product = None
+    if linear_part_or_none(projection) is not None:
+        by_product = multiply_by_scatter
     order, signs = align_components(now, orientable.eigenvalues, before, by_product)
     return orientable.orient_components(order, signs)
 
@@ -183,7 +188,9 @@ def _landmark_embedding(projection: Projection | None) -> Eigenmap | Barycentric
 
     Landmarks are sampled rows of the stream. The result is None for a projection of another kind.
     """
-    inner = projection.inner if isinstance(projection, Mapped) else projection
+    inner = projection
+    if isinstance(projection, Mapped):
+        inner = projection.inner
     if isinstance(inner, Eigenmap | BarycentricProjection):
         return inner
     return None

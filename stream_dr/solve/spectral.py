@@ -122,7 +122,9 @@ def left_singular_pairs(matrix: np.ndarray) -> LeftSingularPairs:
 
     # If a large matrix has many more rows than columns, first try its columns' inner products.
     # The method with inner products is faster, but returns None if it is not accurate enough.
-    pairs = _singular_pairs_by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
+    pairs = None
+    if m > 8 * k and m * k * k > 10_000_000:
+        pairs = _singular_pairs_by_gram(matrix)
     vectors, values = pairs or thin_svd(matrix)[:2]
 
     # Drop the singular values that are only rounding error.

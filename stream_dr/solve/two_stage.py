@@ -98,7 +98,9 @@ def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding
     gamma: ridge, which is added to each eigenvalue.
     rounding: rounding errors of `scatter`, or None if the rows' mean is about zero.
     """
-    eigenvalue_floor = 0.0 if rounding is None else rounding.eigenvalue_floor(np.diagonal(scatter))
+    eigenvalue_floor = 0.0
+    if rounding is not None:
+        eigenvalue_floor = rounding.eigenvalue_floor(np.diagonal(scatter))
     values = np.linalg.eigvalsh(scatter)
     nonzero = values[values > spectral.eigenvalue_rounding_limit(values, eigenvalue_floor)]
     if len(nonzero):
@@ -193,7 +195,10 @@ def scatter_of_varying_features(scatter: np.ndarray, rounding: Rounding) -> tupl
     rounding: rounding errors of `scatter`.
     """
     varying_columns = np.flatnonzero(rounding.varying_columns(np.diagonal(scatter)))
-    part = scatter if len(varying_columns) == len(scatter) else scatter[np.ix_(varying_columns, varying_columns)]
+    if len(varying_columns) == len(scatter):
+        part = scatter
+    else:
+        part = scatter[np.ix_(varying_columns, varying_columns)]
     return varying_columns, part, rounding._replace(shift=rounding.shift[varying_columns])
 
 

@@ -136,9 +136,13 @@ class ColumnRoles(NamedTuple):
         if len(self.labels) != 1:
             return None
         kind = schema.field(self.labels[0]).type
-        values = kind.value_type if pa.types.is_dictionary(kind) else kind
+        values = kind
+        if pa.types.is_dictionary(kind):
+            values = kind.value_type
         has_sets = self.separator is not None or pa.types.is_nested(kind) or is_string_type(values)
-        return self.labels[0] if has_sets else None
+        if has_sets:
+            return self.labels[0]
+        return None
 
     def code_columns(self, schema: pa.Schema) -> list[str]:
         """Return the names of the columns of ids and labels.
@@ -184,7 +188,9 @@ class ColumnRoles(NamedTuple):
             raise SchemaMismatch("no column is left for the features.")
         for name in features:
             if name in RESERVED_NAMES and name not in declared:
-                role = f"--{_ROLES_BY_NAME[name]} {name}, or " if name in _ROLES_BY_NAME else ""
+                role = ""
+                if name in _ROLES_BY_NAME:
+                    role = f"--{_ROLES_BY_NAME[name]} {name}, or "
                 raise SchemaMismatch(
                     f"a column is called {name!r}, as a part of a shard is; say what it is ({role}--as {name}=feature), "
                     f"or leave it out (--drop {name}).",
@@ -353,7 +359,9 @@ def choose_feature_type(first_values: pa.Array, declared_kind: str | None) -> pa
     if declared_kind in ("category", "text") or pa.types.is_null(kind) or pa.types.is_time(kind):
         return pa.string()
     if declared_kind in ("date", "time"):
-        return kind if pa.types.is_date(kind) else pa.timestamp("us")
+        if pa.types.is_date(kind):
+            return kind
+        return pa.timestamp("us")
     if declared_kind == "number":
         return pa.float64()
 
@@ -391,13 +399,18 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
         if is_string_type(column.type):
             column = column.cast(pa.large_string())
             column = pc.if_else(pc.equal(column, ""), None, column)
-        return targets_of_labels(column) if is_label_type(column.type) else class_targets(column.to_pylist())
+        if is_label_type(column.type):
+            return targets_of_labels(column)
+        return class_targets(column.to_pylist())
 
     if (name := roles.label_set_column(batch.schema)) is not None:
         column = batch.column(name)
         if pa.types.is_fixed_size_list(column.type):
             column = column.cast(pa.list_(column.type.value_type))
-        sets = column if pa.types.is_nested(column.type) else split_labels(column, name, roles.separator)
+        if pa.types.is_nested(column.type):
+            sets = column
+        else:
+            sets = split_labels(column, name, roles.separator)
         return targets_from_arrow(pa.record_batch([sets], ["labels"]))
 
     # Each column with 0 and 1 is one label.

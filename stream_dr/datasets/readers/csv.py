@@ -107,7 +107,9 @@ class CsvFormat(NamedTuple):
     def gaps(self) -> frozenset[str]:
         """Strings that stand for a missing number."""
         words = frozenset({"", *self.missing})
-        return words if "" in self.missing else words | GAPS
+        if "" in self.missing:
+            return words
+        return words | GAPS
 
 
 def read_csv(
@@ -282,7 +284,9 @@ class CsvFile:
         if texts.null_count < len(texts):
             self._has_integers.setdefault(column_name, integers is not None)
         if not self._has_integers.get(column_name):
-            return texts if sets is None else sets
+            if sets is None:
+                return texts
+            return sets
         if integers is None:
             self._raise_not_whole(column_name, roles)
         if sets is None:
@@ -313,7 +317,9 @@ class CsvFile:
         column_name: name of a column of ids or labels that has such a value.
         """
         j = self.names.index(column_name)
-        separator = roles.separator if column_name in roles.labels else None
+        separator = None
+        if column_name in roles.labels:
+            separator = roles.separator
 
         def are_whole(records: list[Record]) -> bool:
             codes = [fields[j] for _, fields in records]
@@ -574,10 +580,14 @@ def _describe_expected_type(field: str, arrow_type: pa.DataType) -> str:
         return _TYPE_WORDS.get(arrow_type, str(arrow_type))
 
     if re.fullmatch(_THOUSANDS, number):
-        or_decimal = ", or say --decimal , if it stands before the fraction" if number.count(",") == 1 else ""
+        or_decimal = ""
+        if number.count(",") == 1:
+            or_decimal = ", or say --decimal , if it stands before the fraction"
         return f"number; leave out the comma of thousands{or_decimal}"
     if "," in number and _is_float(number.replace(".", "").replace(",", ".")):
-        points = "leave out the points of thousands and " if "." in number else ""
+        points = ""
+        if "." in number:
+            points = "leave out the points of thousands and "
         return f"number; where a comma stands before the fraction, {points}say --decimal ,"
     if number.lower().strip("+-") in ("inf", "infinity"):
         return f"number, it is infinite; leave the row out, or say --missing {number}"

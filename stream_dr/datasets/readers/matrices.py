@@ -133,7 +133,9 @@ def read_npy(
     with ExitStack() as files, errors_as_malformed_input(path, _FAULT, *_ERRORS):
         X = _NpyArrayReader(files.enter_context(open_decompressed(path)), path)
         X.check_array_kind(2)
-        Y = None if labels is None else _open_target_reader(files, labels)
+        Y = None
+        if labels is not None:
+            Y = _open_target_reader(files, labels)
         rows_per_block = min(array.piece_row_count(rows_per_block) for array in (X, Y) if array is not None)
         yield from _combine_into_blocks(path, X.pieces(rows_per_block), X.shape[0], Y, target, rows_per_block)
 
@@ -173,7 +175,8 @@ def read_npz(
 
     is_sparse = {"format", "shape", "data"} <= set(arrays)
     labels = labels or label
-    labels = "y" if labels is None and "y" in arrays else labels
+    if labels is None and "y" in arrays:
+        labels = "y"
     needed = [] if is_sparse else [features]
     needed += [labels] if labels is not None and not labels.endswith(".npy") else []
     if missing := [name for name in needed if name not in arrays]:
@@ -181,15 +184,20 @@ def read_npz(
             f"{path} has no array {missing[0]!r}; it has {', '.join(arrays)}. Name them with --features and --labels."
         )
 
-    targets_path = labels if labels is None or labels.endswith(".npy") else f"{path}!{labels}.npy"
+    targets_path = labels
+    if labels is not None and not labels.endswith(".npy"):
+        targets_path = f"{path}!{labels}.npy"
     if not is_sparse:
         yield from read_npy(f"{path}!{features}.npy", labels=targets_path, target=target, rows_per_block=rows_per_block)
         return
 
     with ExitStack() as files, errors_as_malformed_input(path, _FAULT, *_ERRORS):
         X = _load_sparse_npz(path)
-        Y = None if targets_path is None else _open_target_reader(files, targets_path)
-        rows_per_block = rows_per_block if Y is None else Y.piece_row_count(rows_per_block)
+        Y = None
+        if targets_path is not None:
+            Y = _open_target_reader(files, targets_path)
+        if Y is not None:
+            rows_per_block = Y.piece_row_count(rows_per_block)
         pieces = (X[start : start + rows_per_block] for start in range(0, X.shape[0], rows_per_block))
         yield from _combine_into_blocks(path, pieces, X.shape[0], Y, target, rows_per_block)
 
@@ -249,14 +257,18 @@ def _combine_into_blocks(
         try:
             if X.dtype.kind == "U":
                 raise SchemaMismatch("rows are strings, no numbers; save tables of words as CSV or Parquet.")
-            X = X if sp.issparse(X) or X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+            if not (sp.issparse(X) or X.dtype in (np.float32, np.float64)):
+                X = X.astype(np.float64)
             check_finite(X)
-            targets = None if y is None else parse_target_array(y, kind)
+            targets = None
+            if y is not None:
+                targets = parse_target_array(y, kind)
         except StreamDRError as e:
             raise MalformedInput(f"{path}, in the {X.shape[0]} rows from {row} on: {e}", file=str(path)) from e
 
         # The kind of the first targets is the kind of all targets of the file.
-        kind = kind if targets is None else targets.kind
+        if targets is not None:
+            kind = targets.kind
         row += X.shape[0]
         yield Block(X if sp.issparse(X) else np.ascontiguousarray(X), targets)
 
@@ -297,7 +309,9 @@ def read_matlab(
 
     try:
         check_finite(X)
-        targets = None if labels is None else _parse_targets_variable(variables[labels])
+        targets = None
+        if labels is not None:
+            targets = _parse_targets_variable(variables[labels])
         if targets is not None and targets.rows != X.shape[0]:
             raise InvalidTargets(
                 f"{labels!r} has {targets.rows} rows, {features!r} {X.shape[0]}; give one target a row."

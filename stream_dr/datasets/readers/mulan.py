@@ -108,7 +108,10 @@ def read_arff(
     MalformedInput, which names the file and the line.
     """
     header = read_arff_header(path)
-    names = read_mulan_label_names(labels) if isinstance(labels, str | Path) else list(labels or [])
+    if isinstance(labels, str | Path):
+        names = read_mulan_label_names(labels)
+    else:
+        names = list(labels or [])
     chosen = names or ([label] if label is not None else [])
     for name in chosen:
         if name not in header.names:
@@ -187,7 +190,10 @@ class _ArffRowParser:
         indptr = [0]
         labels: list[list[str]] = []
         for i in range(lines.rows):
-            row = self._parse_sparse_row(lines, i) if sparse else self._parse_dense_row(lines, i)
+            if sparse:
+                row = self._parse_sparse_row(lines, i)
+            else:
+                row = self._parse_dense_row(lines, i)
             # A missing label attribute has the value 0.
             labels.append([row.pop(int(c), "0") for c in self._columns])
             attributes = sorted(row)

@@ -158,10 +158,13 @@ def read_indicator_matrix(
             "pass one indicator row a row and one name a column."
         )
 
-    X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
     X.sum_duplicates()
     Y.sum_duplicates()
 
     targets = indicator_targets(Y, tuple(str(name) for name in label_names))
-    id_list = None if ids is None else [str(id) for id in ids]
+    id_list = None
+    if ids is not None:
+        id_list = [str(id) for id in ids]
     yield from split_block(Block(X, targets, None, id_list), rows_per_block)

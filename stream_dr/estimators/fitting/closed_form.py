@@ -168,7 +168,9 @@ class ClosedForm(AdditiveEstimator):
                 f"folds={self.folds!r}; it must be 0 (rows are not divided) or an integer from 2 to 100, such as 5."
             )
         check_choice("folds_by", self.folds_by, ("row", "id"))
-        max_columns = MAX_EXACT_WIDTH if self.stored_scatter() == "exact" else None
+        max_columns = None
+        if self.stored_scatter() == "exact":
+            max_columns = MAX_EXACT_WIDTH
         mapping.check_feature_map(self.feature_map, max_columns)
 
     def check_n_components(self) -> None:
@@ -244,7 +246,9 @@ class ClosedForm(AdditiveEstimator):
 
         The result is "auto", "exact" or "diagonal", as in the parameter `scatter`.
         """
-        return self.scatter if self.reads_scatter() else "diagonal"
+        if self.reads_scatter():
+            return self.scatter
+        return "diagonal"
 
     def keeps_label_sets(self) -> bool:
         """True if the state sums rows separately for each label set.
@@ -266,7 +270,9 @@ class ClosedForm(AdditiveEstimator):
 
         The encoding is "partial" if rows without a target are learned, too.
         """
-        return "partial" if self.unlabelled == "use" else self.encoding
+        if self.unlabelled == "use":
+            return "partial"
+        return self.encoding
 
     def solve(self, state: State) -> Projection:
         """Return the projection computed from `state`, without changing anything.
@@ -340,7 +346,9 @@ class ClosedForm(AdditiveEstimator):
 
         # The projection has p components. Predictions use q ≥ p components.
         p = self.component_count(eigenvalues, moments)
-        q = len(eigenvalues) if self.predicts_with_all else p
+        q = p
+        if self.predicts_with_all:
+            q = len(eigenvalues)
         loadings = self.scale_loadings(loadings[:, :q], moments, solution_kind)
         loadings = with_fixed_signs(loadings * moments.scale[:, None])
 
@@ -357,7 +365,9 @@ class ClosedForm(AdditiveEstimator):
 
         eigenvalues: eigenvalues of all components, largest first.
         """
-        return len(eigenvalues) if self.n_components is None else min(self.n_components, len(eigenvalues))
+        if self.n_components is None:
+            return len(eigenvalues)
+        return min(self.n_components, len(eigenvalues))
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout | None:
         """Return the predictor of targets from components, a `Readout`.
@@ -518,7 +528,9 @@ class ClosedForm(AdditiveEstimator):
         if self.feature_map is not None or not self.reads_scatter() or not sparse:
             return None
         exact = self.scatter == "exact" or (self.scatter == "auto" and 0 < declared_width <= MAX_EXACT_WIDTH)
-        return MAX_EXACT_WIDTH if exact else None
+        if exact:
+            return MAX_EXACT_WIDTH
+        return None
 
     def moment_bytes(self, n_features: int, n_targets: int) -> int:
         """Return the size of the centred sums in bytes.

@@ -66,7 +66,9 @@ class GaussianLogLikelihood(NamedTuple):
         p = len(self.variances)
         remaining = self.total_variance - float(self.variances.sum())
         rounding = 8 * len(self.mean) * EPS * self.total_variance
-        return remaining / (self.max_directions - p) if self.max_directions > p and remaining > rounding else 0.0
+        if self.max_directions > p and remaining > rounding:
+            return remaining / (self.max_directions - p)
+        return 0.0
 
     @property
     def n_components(self) -> int:
@@ -150,7 +152,9 @@ class LinearGaussian(Estimator):
         """
         gaussian = self._learned_gaussian()
         total = gaussian.total_variance
-        return gaussian.variances / total if total > 0 else np.zeros(len(gaussian.variances))
+        if total > 0:
+            return gaussian.variances / total
+        return np.zeros(len(gaussian.variances))
 
     @property
     def noise_variance_(self) -> float:

@@ -106,7 +106,9 @@ class Moments(NamedTuple):
 
         The diagonal is returned if the whole scatter is not stored.
         """
-        return self.diagonal if self.scatter is None else self.scatter
+        if self.scatter is None:
+            return self.diagonal
+        return self.scatter
 
     def scatter_product(self, columns: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the product of the rows' scatter and given columns.
@@ -116,7 +118,9 @@ class Moments(NamedTuple):
 
         columns: (features, m), m columns.
         """
-        return self.diagonal[:, None] * columns if self.scatter is None else self.scatter @ columns
+        if self.scatter is None:
+            return self.diagonal[:, None] * columns
+        return self.scatter @ columns
 
     @property
     def offsets(self) -> NDArray[np.float64]:
@@ -224,7 +228,9 @@ def waiting_labels(state_or_accumulator: MomentState | MomentAccumulator, min_ro
     rows = state_or_accumulator.label_rows
     enough = rows >= min_rows
     several = state_or_accumulator.target_kind == "class" and np.count_nonzero(enough) >= 2
-    return (rows > 0) & ~enough if several else np.zeros(len(rows), dtype=bool)
+    if several:
+        return (rows > 0) & ~enough
+    return np.zeros(len(rows), dtype=bool)
 
 
 def compute_moments(state: State, standardize: bool = False, min_class_rows: int = 1) -> Moments:
@@ -242,7 +248,10 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
 
     # Treat columns of very small scatter as constant, because such a scatter has too few digits.
     # The sums of these columns are set to 0.
-    diagonal = np.zeros(d) if c.diagonal is None else np.maximum(c.diagonal, 0.0)
+    if c.diagonal is None:
+        diagonal = np.zeros(d)
+    else:
+        diagonal = np.maximum(c.diagonal, 0.0)
     lost = np.flatnonzero((diagonal > 0.0) & (diagonal < SMALLEST_SCATTER))
     for sums in (diagonal, c.cross, *(() if c.scatter is None else (c.scatter, c.scatter.T))):
         sums[lost] = 0.0
@@ -270,7 +279,8 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     )  # fmt: skip
 
     waiting = waiting_labels(state, min_class_rows)
-    m = _drop_waiting_means(m, waiting[present], c.noise) if waiting.any() else m
+    if waiting.any():
+        m = _drop_waiting_means(m, waiting[present], c.noise)
     if not standardize:
         return m
 
@@ -299,9 +309,9 @@ def _drop_waiting_means(moments: Moments, has_few_rows: np.ndarray, scatter_roun
     n, few = moments.label_weights[ready], moments.label_weights[has_few_rows]
     if not n.sum() > 0.0:
         return moments
-    # Subtract the weight of the labels with too few rows from the weight of all rows.
-    # The difference includes learned rows without a label.
-    total, taken = moments.weight - few.sum(), moments.cross[:, has_few_rows].sum(axis=1)
+    # The weight of the remaining rows includes learned rows without a label.
+    total = moments.weight - few.sum()
+    taken = moments.cross[:, has_few_rows].sum(axis=1)
 
     # Subtract the scatter that the means of these labels cause.
     roots = np.column_stack([moments.cross[:, has_few_rows] / np.sqrt(few), taken / np.sqrt(total)])
@@ -321,7 +331,9 @@ def _drop_waiting_means(moments: Moments, has_few_rows: np.ndarray, scatter_roun
     # Rounding errors are larger relative to the remaining sums, which are smaller.
     mean = moments.mean - taken / total
     before = float(moments.diagonal.sum())
-    lost = max(scatter_rounding_error, EPS * before) / float(diagonal.sum()) if diagonal.any() else 0.0
+    lost = 0.0
+    if diagonal.any():
+        lost = max(scatter_rounding_error, EPS * before) / float(diagonal.sum())
     # `largest` is the largest weight that the rows ever had, before rows were unlearned.
     largest = moments.rounding.cancelled**2 * moments.weight
     return moments._replace(
@@ -358,7 +370,9 @@ def scale_moments(moments: Moments, column_factors: np.ndarray) -> Moments:
 
     column_factors: (features,), factor of each column.
     """
-    scatter = None if moments.scatter is None else moments.scatter * column_factors[:, None] * column_factors
+    scatter = None
+    if moments.scatter is not None:
+        scatter = moments.scatter * column_factors[:, None] * column_factors
     rounding = moments.rounding._replace(shift=moments.rounding.shift * column_factors)
     return moments._replace(
         diagonal=moments.diagonal * column_factors**2,

@@ -116,7 +116,9 @@ class Predictor(ClosedForm):
         """Return the kind of targets: the kind learned, else the kind set. None if not known."""
         if "fitted_" in vars(self) and self.fitted_.accumulator.target_kind is not None:
             return self.fitted_.accumulator.target_kind
-        return None if self.target == "auto" else self.target
+        if self.target == "auto":
+            return None
+        return self.target
 
     def _find_readout(self) -> Readout:
         return fitted_readout(self.linear_projection())
@@ -191,7 +193,10 @@ class TargetRegression(Predictor):
         predicted = self.predict(block.X)
         targets = self._parse_targets(self.fitted().accumulator, block.y, len(predicted))
         weights = weights_or_ones(as_weights(block.weights, len(predicted)), len(predicted))
-        there = weights > 0 if targets is None or targets.present is None else (weights > 0) & targets.present
+        if targets is None or targets.present is None:
+            there = weights > 0
+        else:
+            there = (weights > 0) & targets.present
         if targets is None or not there.any():
             raise EmptyInput("no row has a target and a weight above 0: there is nothing to score. Pass such rows.")
 
@@ -267,7 +272,9 @@ class TargetRegression(Predictor):
         Labels of total weight 0 and labels with fewer than `min_class_rows` rows are not included.
         """
         readout = self.linear_projection().readout
-        return label_array(()) if readout is None else readout.classes
+        if readout is None:
+            return label_array(())
+        return readout.classes
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
         """Return a `Readout` that regresses targets on the components.
@@ -435,8 +442,12 @@ def loadings_used_to_predict(projection: Linear | Mapped) -> np.ndarray:
     The loadings are (features, q) for q components. A prediction may use more components than the
     n_components components of `transform`. All components used by the prediction are included.
     """
-    rest = None if projection.readout is None else projection.readout.rest
-    return projection.loadings if rest is None else np.hstack([projection.loadings, rest])
+    rest = None
+    if projection.readout is not None:
+        rest = projection.readout.rest
+    if rest is None:
+        return projection.loadings
+    return np.hstack([projection.loadings, rest])
 
 
 def gaussian_class_readout(

@@ -122,7 +122,10 @@ class SubspaceSolver:
             directions. p may be 0.
         """
         cross = self._moments.cross
-        more = 0 if cross.shape[1] >= self._count else self._count + max(4, self._count // 2) - cross.shape[1]
+        if cross.shape[1] >= self._count:
+            more = 0
+        else:
+            more = self._count + max(4, self._count // 2) - cross.shape[1]
         seed = self._estimator.random_state or 0
         drawn = np.random.default_rng(seed).standard_normal((len(cross), more))
         columns = np.where(self._varying[:, None], np.hstack([cross, drawn, initial_columns]), 0.0)
@@ -147,7 +150,9 @@ class SubspaceSolver:
             return grown
 
         answer = self._directions_in_basis(grown)[0][:, :block]
-        return subspace.restart_from_solution(grown, answer) if answer.shape[1] else grown
+        if answer.shape[1]:
+            return subspace.restart_from_solution(grown, answer)
+        return grown
 
     def current_solution(self, solver_state: subspace.Subspace) -> tuple[np.ndarray, np.ndarray, float]:
         """Return loadings, eigenvalues and relative residual after the passes so far."""
@@ -229,7 +234,10 @@ class Sums(NamedTuple):
 
         newer: sums over the later part.
         """
-        fresh = None if self.fresh is None or newer.fresh is None else self.fresh.merge(newer.fresh)
+        if self.fresh is None or newer.fresh is None:
+            fresh = None
+        else:
+            fresh = self.fresh.merge(newer.fresh)
         return Sums(self.product + newer.product, self.rows + newer.rows, fresh)
 
 
@@ -319,7 +327,9 @@ class RowReplay:
             differs = name_differing_sum(self._state, fresh)
             if differs is not None:
                 # Only with decay does the order of rows change the sums.
-                order = "" if float(self._estimator.decay) == 1.0 else ", in their order"
+                order = ", in their order"
+                if float(self._estimator.decay) == 1.0:
+                    order = ""
                 raise CannotRefine(
                     f"the source is not what this state has seen: its {differs} differ by more than rounding. "
                     f"Give the rows, targets and weights it has learned{order}."
@@ -382,8 +392,12 @@ class MappedSource:
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """Yield (position, Block) of mapped rows, with targets and weights."""
-        table = None if self._table is None else clear_counts_keep_columns(self._table)
-        landmarks = self._map.initial_landmarks() if self._on_landmarks else None
+        table = None
+        if self._table is not None:
+            table = clear_counts_keep_columns(self._table)
+        landmarks = None
+        if self._on_landmarks:
+            landmarks = self._map.initial_landmarks()
         for position, event in self._source.events(after, until):
             block = self._estimator.parse(self._known, event, raise_if_no_targets=False)
             # Map each row with the statistics or landmarks that existed when the row was learned.
@@ -439,7 +453,10 @@ def name_differing_sum(learned_state: MomentState, relearned_state: MomentState)
     if abs(a.weight - b.weight) > RELATIVE_TOLERANCE * a.weight:
         return "weights"
 
-    deviations = np.sqrt(a.diagonal / a.weight) if a.weight else np.zeros(len(a.mean))
+    if a.weight:
+        deviations = np.sqrt(a.diagonal / a.weight)
+    else:
+        deviations = np.zeros(len(a.mean))
     if np.any(np.abs(a.mean - b.mean) > RELATIVE_TOLERANCE * deviations + 1e-12 * np.abs(a.mean)):
         return "means"
 
@@ -452,7 +469,9 @@ def name_differing_sum(learned_state: MomentState, relearned_state: MomentState)
 
     size = np.sqrt(np.trace(a.target_scatter)) * np.sqrt(a.diagonal.sum())
     noise = RELATIVE_TOLERANCE * size + 1e-12 * float(np.linalg.norm(a.rounding.shift)) * np.sqrt(a.weight)
-    return "targets" if np.linalg.norm(a.cross - b.cross[:, order]) > noise else None
+    if np.linalg.norm(a.cross - b.cross[:, order]) > noise:
+        return "targets"
+    return None
 
 
 ComputePassSums = Callable[[np.ndarray, bool, Callable[[int], None] | None], Sums]
@@ -611,7 +630,7 @@ def refine_steps(
     first = now.number + 1
     for number in range(first, max_passes + 1):
         began = time.monotonic()
-        pass_progress = None if progress is None else partial(progress, number)
+        pass_progress = partial(progress, number) if progress else None
         directions = now.solve.directions
         sums = summed(directions, number == first, pass_progress)
         # Update the solver, and compare the new projection with the projection of the last pass.

@@ -118,7 +118,10 @@ class ReservoirMethod(MappedMethod[Reservoir]):
         projection takes 8 · (components + 2) · features bytes. `n_features` is the number of
         features after the feature map.
         """
-        row = 8 * n_features if n_features <= SPARSE_ABOVE_FEATURES else 12 * SPARSE_ABOVE_FEATURES
+        if n_features <= SPARSE_ABOVE_FEATURES:
+            row = 8 * n_features
+        else:
+            row = 12 * SPARSE_ABOVE_FEATURES
         return self.reservoir * (row + 24) + 8 * (self.n_components + 2) * n_features
 
     def solve_bytes(self) -> int:
@@ -128,7 +131,10 @@ class ReservoirMethod(MappedMethod[Reservoir]):
         takes 24 · reservoir² bytes. The graph that links each sampled row to its neighbours takes
         64 bytes for each link.
         """
-        near = self.reservoir if self.radius is not None else min(self.n_neighbors, self.reservoir)
+        if self.radius is not None:
+            near = self.reservoir
+        else:
+            near = min(self.n_neighbors, self.reservoir)
         return self.reservoir * (24 * self.reservoir + 64 * near)
 
     def partial_fit(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:

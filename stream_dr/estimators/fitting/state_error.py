@@ -133,7 +133,9 @@ class PredictsHeldOut(Refinable):
         Raises AttributeError if no parameter is "cv".
         """
         choice = self.choice()
-        tau = {"tau": choice.tau} if choice.tau.size else {}
+        tau = {}
+        if choice.tau.size:
+            tau = {"tau": choice.tau}
         return {**tau, choice.parameter: choice.values, "mean": choice.mean, "std_error": choice.std_error}
 
     def choice(self) -> CrossValidation:
