@@ -43,14 +43,14 @@ from stream_dr.batch.arrow import arrow_from_block, write_arrow
 from stream_dr.batch.block import Block
 from stream_dr.datasets.generate import (
     TOP_SHARES,
-    build_word_and_topic_tables,
+    build_vocabulary,
     generate_rcv1_like,
     write_rcv1_like_shards,
 )
 from stream_dr.datasets.sources import open_source
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Receipt, rows_draft, unlearn_draft
-from stream_dr.directory.learned_sources import write_shards_owned_by_directory
+from stream_dr.directory.learned_sources import write_owned_shards
 from stream_dr.estimators import make
 from stream_dr.log.event import EventDraft, xxh64_digest
 from stream_dr.log.log import Log
@@ -70,7 +70,7 @@ def seconds(work: Callable[..., object], *arguments: Any) -> float:
 def generate_rate(options: argparse.Namespace) -> None:
     """Print how fast generated rows are drawn and written, and their statistics beside RCV1's."""
     rows = options.rows
-    build_word_and_topic_tables()
+    build_vocabulary()
     entries, labels = 0, Counter[object]()
 
     def draw() -> None:
@@ -140,7 +140,7 @@ def replay_csv(path: Path) -> None:
     directory = path.parent / "d"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
-    shards = write_shards_owned_by_directory(directory, open_source(path, label="y"))
+    shards = write_owned_shards(directory, open_source(path, label="y"))
     with Directory(directory) as opened:
         opened.add_model("lda", "lda", {})
         replay(opened, open_dataset(shards), ReplaySettings())
@@ -400,7 +400,7 @@ def looked_up(directory: Directory, ids: list[str], each: int) -> float:
     requests = [ids[i : i + each] for i in range(0, len(ids), each)]
     return (
         1e3
-        * statistics.median(seconds(directory.history.removal_of_events_and_ids, [], request) for request in requests)
+        * statistics.median(seconds(directory.history.parse_named_removal, [], request) for request in requests)
         / each
     )
 
@@ -408,7 +408,7 @@ def looked_up(directory: Directory, ids: list[str], each: int) -> float:
 def unlearn(directory: Directory, ids: list[str], events: int) -> None:
     """Unlearn the ids in this number of events."""
     for some in np.array_split(np.array(ids), events):
-        directory.append([unlearn_draft(directory.history.removal_of_events_and_ids([], some.tolist()))])
+        directory.append([unlearn_draft(directory.history.parse_named_removal([], some.tolist()))])
 
 
 def measure_unlearning(folder: Path, rows: int, count: int, events: int) -> None:

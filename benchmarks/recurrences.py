@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 
 import stream_dr
 from stream_dr.datasets.generate import generate_rcv1_like
-from stream_dr.statistics.recurrences.row_products import add_sparse_row_to_basis, write_sparse_row_products
+from stream_dr.statistics.recurrences.row_products import add_row_to_basis, write_sparse_row_products
 
 Batches = list[tuple[Any, list[str]]]
 
@@ -231,7 +231,7 @@ def run_parts(rows: int, rounds: int) -> None:
         runs = [
             ("CCIPCA", learner(lambda p=p: stream_dr.CCIPCA(p)), 0),
             ("gather alone", touch(write_sparse_row_products, size), 0),
-            ("scatter alone", touch(add_sparse_row_to_basis, size), 0),
+            ("scatter alone", touch(add_row_to_basis, size), 0),
             ("checks of partial_fit alone", check_numeric_finite_rows, 0),
         ]
         compare(f"parts of a row, p = {p}", batches, runs, rounds)

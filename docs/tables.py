@@ -19,7 +19,7 @@ from fastapi import FastAPI
 import stream_dr
 from service import problems, schemas
 from service.app import create_app
-from service.guards import needed_read_or_write_right
+from service.guards import needed_right
 from service.serve import open_directory
 from service.settings import Settings
 from stream_dr import errors
@@ -69,7 +69,7 @@ def routes() -> Iterator[str]:
     with _application() as app:
         for path, methods in app.openapi()["paths"].items():
             for method, told in methods.items():
-                right = needed_read_or_write_right(method.upper(), path) or "–"
+                right = needed_right(method.upper(), path) or "–"
                 answers = ", ".join(sorted(told["responses"].keys() - anywhere))
                 yield f"| `{method.upper()} {path}` | {told['summary']} | {right} | {answers} |"
 

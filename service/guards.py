@@ -73,20 +73,22 @@ class AccessMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on. Raises ServiceError `unauthorized` or `forbidden`."""
         if scope["type"] == "http":
-            right = needed_read_or_write_right(scope["method"], scope["path"])
+            right = needed_right(scope["method"], scope["path"])
             if right is not None:
                 refuse_without_right(self.settings, Headers(scope=scope), right)
         await self.app(scope, receive, send)
 
 
-def needed_read_or_write_right(method: str, path: str) -> Right | None:
+def needed_right(method: str, path: str) -> Right | None:
     """Return the right that a request needs, "read" or "write".
 
     None if the path needs no token. Unknown paths and methods need "write".
     """
     if path in PUBLIC_PATHS or path.startswith(PUBLIC_PATH_PREFIXES):
         return None
-    return "read" if method in ("GET", "HEAD") or (method, path) in READ_ONLY_POSTS else "write"
+    if method in ("GET", "HEAD") or (method, path) in READ_ONLY_POSTS:
+        return "read"
+    return "write"
 
 
 def refuse_without_right(settings: Settings, headers: Headers, right: Right) -> None:
@@ -98,7 +100,7 @@ def refuse_without_right(settings: Settings, headers: Headers, right: Right) -> 
       For other requests the error is `forbidden`.
     """
     if settings.write_token is None:
-        _refuse_foreign_host_or_origin(headers, settings.cors_origins)
+        _refuse_foreign_page(headers, settings.cors_origins)
         return
 
     # Compare the request's token with every accepted token, in constant time.
@@ -129,7 +131,7 @@ def may_write(settings: Settings, headers: Headers) -> bool:
     return True
 
 
-def _refuse_foreign_host_or_origin(headers: Headers, allowed_origins: tuple[str, ...]) -> None:
+def _refuse_foreign_page(headers: Headers, allowed_origins: tuple[str, ...]) -> None:
     """Refuse a request that a foreign page may have sent.
 
     Raises ServiceError `forbidden` unless both conditions are true:
@@ -264,7 +266,10 @@ class BodyLimitsMiddleware:
 
         Raises ServiceError if the body is above a limit.
         """
-        headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+        else:
+            headers = Headers()
         # A request without a body needs no checks.
         if "transfer-encoding" not in headers and headers.get("content-length", "0") == "0":
             await self.app(scope, receive, send)

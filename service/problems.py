@@ -109,12 +109,18 @@ def log_and_respond(scope: Scope, error: BaseException) -> Response:
     # Status 503 is a normal state of the service, so it is not logged as an error.
     # Only unexpected errors are logged with a traceback.
     status = problem.status_code
-    level = logging.ERROR if status >= 500 and status != 503 else logging.INFO
+    if status >= 500 and status != 503:
+        level = logging.ERROR
+    else:
+        level = logging.INFO
     # Probes of /readyz ask every few seconds.
     if isinstance(error, ServiceError) and error.code == "not_ready":
         level = logging.DEBUG
     path = scope.get("raw_path", b"").decode("latin-1")
-    cause = repr(error) if level == logging.ERROR else type(error).__name__
+    if level == logging.ERROR:
+        cause = repr(error)
+    else:
+        cause = type(error).__name__
     _log.log(level, "%s %s: %d, %s", scope["method"], path, status, cause, exc_info=error if unexpected else None)
     return problem
 
@@ -159,7 +165,9 @@ def _to_portable_json(value: Any) -> Any:
         return [_to_portable_json(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return str(value)
+    return value
 
 
 def _response_to_http_error(scope: Scope, error: HTTPException) -> Response:
@@ -206,7 +214,9 @@ def _response_to_invalid(error: RequestValidationError) -> Response:
         place = e["where"][1:]
         if place and e["where"][0] == "body" and place[0] in stream_dr.ESTIMATORS:
             place = place[1:]
-        prefix = f"{'.'.join(map(str, place))}: " if place else ""
+        prefix = ""
+        if place:
+            prefix = f"{'.'.join(map(str, place))}: "
         details.append(f"{prefix}{e['what']}")
     return problem_response(code, "; ".join(details), {"errors": errors})
 

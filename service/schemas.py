@@ -136,7 +136,9 @@ class FiguresQuery(Query):
         Other values are returned unchanged. All values of a query are texts, but pydantic accepts
         only an int for Literal[2, 3].
         """
-        return int(value) if isinstance(value, str) and value.isdigit() else value
+        if isinstance(value, str) and value.isdigit():
+            return int(value)
+        return value
 
 
 class Unlearn(BaseModel, extra="forbid", strict=True):
@@ -287,7 +289,9 @@ class Failure(BaseModel):
 
         The message of an unexpected error was not written for clients.
         """
-        return "the log has the details" if info.data["code"] == "internal" else message
+        if info.data["code"] == "internal":
+            return "the log has the details"
+        return message
 
 
 class Scores(BaseModel):
@@ -623,7 +627,7 @@ def openapi_document(app: FastAPI, needs_token: bool) -> JsonDict:
         for path, methods in document["paths"].items():
             for method, operation in methods.items():
                 operation["summary"] = " ".join(operation["description"].partition("\n\n")[0].split())
-                if needs_token and guards.needed_read_or_write_right(method.upper(), path) is not None:
+                if needs_token and guards.needed_right(method.upper(), path) is not None:
                     operation["security"] = [{"token": []}]
         app.openapi_schema = document
     return app.openapi_schema

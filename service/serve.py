@@ -124,7 +124,7 @@ def serve(
             f"WEB_CONCURRENCY is {workers}: a directory has one writing process. Unset it; queries scale out with read "
             "replicas, not with workers."
         )
-    raise_file_limit_or_refuse(settings)
+    raise_file_limit(settings)
     configure_logging(settings)
 
     listening = bind_socket(settings)
@@ -154,7 +154,7 @@ def serve_command(**overrides: Any) -> int:
     return 1
 
 
-def raise_file_limit_or_refuse(settings: Settings) -> None:
+def raise_file_limit(settings: Settings) -> None:
     """Raise this process's limit of open files to the system's maximum.
 
     Raises ValueError if the maximum is less than `max_connections` + FILES.
@@ -170,7 +170,9 @@ def raise_file_limit_or_refuse(settings: Settings) -> None:
         )
 
     if soft != hard:
-        files = max(soft, needed) if hard == resource.RLIM_INFINITY else hard
+        files = hard
+        if hard == resource.RLIM_INFINITY:
+            files = max(soft, needed)
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
 
 
@@ -229,7 +231,7 @@ class ServiceServer:
         requests immediately. Any thread may call this method.
         """
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._stop_or_cancel_requests)
+            self._loop.call_soon_threadsafe(self._end_requests)
 
     async def _serve(self, listening: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
@@ -241,7 +243,7 @@ class ServiceServer:
         await asyncio.sleep(0)
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._loop.add_signal_handler(number, self._stop_or_cancel_requests)
+                self._loop.add_signal_handler(number, self._end_requests)
 
         # Call `on_ready` when models are compiled, unless the server stops.
         while not serving.done() and (not self._server.started or self._shared.warming):
@@ -250,7 +252,7 @@ class ServiceServer:
             self._ready()
         await serving
 
-    def _stop_or_cancel_requests(self) -> None:
+    def _end_requests(self) -> None:
         # The first call lets running requests end. A second call cancels them.
         if not self._server.should_exit:
             self._server.should_exit = True
@@ -298,7 +300,9 @@ def _run_application(
     serving.run(listening)
     if not serving.started:
         return 3
-    return 0 if app.state.drained else 1
+    if app.state.drained:
+        return 0
+    return 1
 
 
 def open_directory(settings: Settings) -> stream_dr.Directory:

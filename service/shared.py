@@ -147,7 +147,9 @@ class _EngineCollector(Collector):
 
         # Mapped files, such as the shards of the log, are resident memory that is not anonymous.
         status = Path("/proc/self/status")
-        lines = status.read_text().splitlines() if status.exists() else []
+        lines = []
+        if status.exists():
+            lines = status.read_text().splitlines()
         for line in lines:
             if line.startswith("RssAnon:"):
                 anonymous = int(line.split()[1]) * 1024
@@ -312,7 +314,7 @@ class AppState:
 
         return await asyncio.get_running_loop().run_in_executor(self.parsing, parse_and_handle)
 
-    async def finish_before_timeout_or_stop(self, awaitable: Awaitable[object], timeout_seconds: float) -> bool:
+    async def finishes_in_time(self, awaitable: Awaitable[object], timeout_seconds: float) -> bool:
         """Wait for `awaitable`, and return True if it finishes.
 
         If `timeout_seconds` pass or the service stops first, cancel `awaitable` and return False.

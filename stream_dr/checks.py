@@ -169,7 +169,7 @@ def check_field_equals(record: object, field_name: str, expected: object) -> Non
         raise field_error(record, field_name, f"{value!r:.60}", f"{expected!r:.60}")
 
 
-def check_csr_or_dense_rows(record: CsrFields, n_rows: int, n_columns: int) -> None:
+def check_stored_rows(record: CsrFields, n_rows: int, n_columns: int) -> None:
     """Raise DamagedFile unless arrays are valid CSR or dense rows.
 
     All values must be finite. The indices of each CSR row must ascend and be below `n_columns`.

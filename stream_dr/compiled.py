@@ -47,7 +47,7 @@ def compiled(**numba_options: bool | str | set[str]) -> Callable[[Callable[..., 
         except RuntimeError as e:
             if "cache" not in str(e) or not settings["cache"]:
                 raise
-        _warn_no_cache_if_first()
+        _warn_no_cache()
         return numba.njit(**{**settings, "cache": False})(function)
 
     return compile_function
@@ -67,7 +67,7 @@ def readonly_view(array: np.ndarray) -> np.ndarray:
     return view
 
 
-def _warn_no_cache_if_first() -> None:
+def _warn_no_cache() -> None:
     """Warn once in a process that numba has no writable cache."""
     global _warned
     if not _warned:

@@ -170,7 +170,7 @@ def ensure_training_shards(folder: Path, data: TrainTestRows) -> list[Path]:
     return [Path(shard.path) for shard in dataset.shards]
 
 
-def replay_shards_and_return_rates(
+def measure_replay(
     directory_path: Path,
     shard_paths: list[Path],
     specs_by_name: Models,
@@ -250,7 +250,7 @@ def score_served_models(address: str, data: TrainTestRows, rows_per_second: dict
     return [*lines, unprojected]
 
 
-def learn_and_score_digits(directory_path: Path) -> list[TableLine]:
+def learn_digits(directory_path: Path) -> list[TableLine]:
     """Learn the digits into a directory and return their table.
 
     There is a line for each model, and a last line for all pixels.
@@ -260,7 +260,7 @@ def learn_and_score_digits(directory_path: Path) -> list[TableLine]:
     data = digits()
     lines = []
     shards = ensure_training_shards(directory_path / "shards", data)
-    rates = replay_shards_and_return_rates(directory_path, shards, DIGIT_MODELS, print_message=lambda message: None)
+    rates = measure_replay(directory_path, shards, DIGIT_MODELS, print_message=lambda message: None)
     with Directory(directory_path, writable=False) as directory:
         for name, model in directory.models.items():
             z = transform(model, Block(data.X), directory.schema).z

@@ -96,7 +96,7 @@ def write_atomically(
 
     except BaseException as e:
         temporary.unlink(missing_ok=True)
-        if is_disk_full_or_read_only(e) or is_device_error(e):
+        if is_disk_unwritable(e) or is_device_error(e):
             raise cannot_write_error(path, str(e)) from e
         raise
 
@@ -170,7 +170,7 @@ def check_free_space(path: FileName, n_bytes: int, min_free_bytes: int = 0) -> N
         )
 
 
-def is_disk_full_or_read_only(error: BaseException) -> TypeGuard[OSError]:
+def is_disk_unwritable(error: BaseException) -> TypeGuard[OSError]:
     """Return True if `error` says that the disk is unwritable.
 
     There are four such errors: the disk is full, a quota is reached, a file is too large, or the

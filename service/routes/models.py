@@ -145,8 +145,12 @@ class _SavedModelMediaTypeRoute(APIRoute):
 
         The next route with the same path matches requests of other media types.
         """
-        header = Headers(scope=scope).get("content-type", "") if scope["type"] == "http" else ""
-        return super().matches(scope) if media_type(header) in SAVED_MODEL_TYPES else (Match.NONE, {})
+        header = ""
+        if scope["type"] == "http":
+            header = Headers(scope=scope).get("content-type", "")
+        if media_type(header) in SAVED_MODEL_TYPES:
+            return super().matches(scope)
+        return (Match.NONE, {})
 
 
 saved_router = APIRouter(route_class=_SavedModelMediaTypeRoute)
@@ -222,8 +226,12 @@ def make_put_router() -> APIRouter:
         empty stream takes the target kind, the labels and the column names of the file.
         """
         params = body.params.model_dump(exclude_unset=True)
-        policy = stream_dr.PublishPolicy(**body.publish.model_dump()) if body.publish else None
-        refine = stream_dr.RefinePolicy(**body.refine.model_dump()) if body.refine else None
+        policy = None
+        if body.publish:
+            policy = stream_dr.PublishPolicy(**body.publish.model_dump())
+        refine = None
+        if body.refine:
+            refine = stream_dr.RefinePolicy(**body.refine.model_dump())
 
         with _refusals_as_conflict():
             model, new = shared.running.add_model(name, body.estimator, params, body.start, policy, refine)

@@ -98,7 +98,7 @@ async def _respond_with_receipt(
     answer = _receipt_response(receipt, receipt.position)
     if wait:
         inclusion = asyncio.wrap_future(shared.running.future_until_all_include(receipt.position))
-        ended = await shared.finish_before_timeout_or_stop(inclusion, shared.settings.wait_timeout)
+        ended = await shared.finishes_in_time(inclusion, shared.settings.wait_timeout)
         if ended:
             reason = inclusion.result()
         elif shared.stopping.is_set():
@@ -155,7 +155,7 @@ async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Q
     Example of a dense row: ?model=lda&x=0.1,0.2. Example of a sparse row:
     ?model=lda&indices=3,17&values=0.5,1.2.
     """
-    fields = _project_block(shared, _named_or_only_model(shared, query.model), _parse_query_row(query)).to_json()
+    fields = _project_block(shared, _choose_model(shared, query.model), _parse_query_row(query)).to_json()
     return schemas.Projected(**{name: value for name, value in fields.items() if name not in ("id", "unseen") or value})
 
 
@@ -187,7 +187,7 @@ async def _respond_to_rows(request: Request, shared: AppState, model_name: str |
     """
     body_format = rows_format(request)
     accept = negotiate_media_type(request, (JSON, ARROW_STREAM))
-    model = _named_or_only_model(shared, model_name)
+    model = _choose_model(shared, model_name)
     body = b"".join([piece async for piece in request.stream()])
 
     def compute_response() -> Response:
@@ -199,13 +199,16 @@ async def _respond_to_rows(request: Request, shared: AppState, model_name: str |
             result = stream_dr.predict(model, block, shared.directory.schema)
         else:
             result = _project_block(shared, model, block)
-        content = result.to_arrow() if accept == ARROW_STREAM else orjson.dumps(result.to_json())
+        if accept == ARROW_STREAM:
+            content = result.to_arrow()
+        else:
+            content = orjson.dumps(result.to_json())
         return Response(content, media_type=accept)
 
     return await asyncio.get_running_loop().run_in_executor(shared.queries, compute_response)
 
 
-def _named_or_only_model(shared: AppState, model_name: str | None) -> stream_dr.Model:
+def _choose_model(shared: AppState, model_name: str | None) -> stream_dr.Model:
     """Return the named model, or the only one if `model_name` is None.
 
     Raises UnknownModel. Raises ServiceError `invalid_request` if `model_name` is None and the
@@ -229,7 +232,9 @@ def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str,
     n_request_bytes: number of bytes of all rows in the request.
     """
     row_bytes = numbers_per_row * BYTES_PER_NUMBER[content_type]
-    limit = (32 * n_request_bytes + BASE_RESPONSE_BYTES) // row_bytes if row_bytes else n_rows
+    limit = n_rows
+    if row_bytes:
+        limit = (32 * n_request_bytes + BASE_RESPONSE_BYTES) // row_bytes
     if n_rows > limit:
         raise stream_dr.errors.LimitExceeded(
             f"{n_rows} rows of {n_request_bytes} bytes would be answered with {numbers_per_row} numbers each; so many "
@@ -279,8 +284,12 @@ def _parse_query_row(query: schemas.OneRowQuery) -> stream_dr.Block:
 
 def _split_numbers(parameter: str, text: str, number_type: type[int] | type[float]) -> list[Any]:
     try:
-        return list(map(number_type, text.split(","))) if text.strip() else []
+        if text.strip():
+            return list(map(number_type, text.split(",")))
+        return []
     except ValueError:
-        kinds = "integers" if number_type is int else "numbers"
+        kinds = "numbers"
+        if number_type is int:
+            kinds = "integers"
         detail = f"{parameter}={text!r} is not a list of {kinds} parted by commas."
         raise ServiceError("invalid_request", detail) from None

@@ -165,9 +165,7 @@ async def _overview_events(app_state: AppState) -> AsyncIterator[str]:
 
             await asyncio.sleep(MIN_EVENT_INTERVAL)
             learning = any(model.lag and model.state != "failed" for model in overview.models.values())
-            await app_state.finish_before_timeout_or_stop(
-                changed.wait(), MAX_LEARNING_INTERVAL if learning else KEEP_ALIVE_INTERVAL
-            )
+            await app_state.finishes_in_time(changed.wait(), MAX_LEARNING_INTERVAL if learning else KEEP_ALIVE_INTERVAL)
     finally:
         app_state.metrics.listeners -= 1
         stop_listening()
@@ -217,12 +215,14 @@ async def figures(request: Request, shared: Service, query: Annotated[schemas.Fi
     guarded = shared.settings.write_token is not None
     rights = {"may_write": may_write(shared.settings, request.headers), "guarded": guarded}
 
-    def draw_model_figures_as_json() -> bytes:
+    def draw_model_figures() -> bytes:
         options = stream_dr.FigureOptions(query.rows, query.dimensions, query.component)
-        have = query.have.split(",") if query.have else []
+        have = []
+        if query.have:
+            have = query.have.split(",")
         return shared.figures().draw_as_page_json(query.model, options, have, rights)
 
-    body = await asyncio.get_running_loop().run_in_executor(shared.queries, draw_model_figures_as_json)
+    body = await asyncio.get_running_loop().run_in_executor(shared.queries, draw_model_figures)
     return Response(body, media_type=JSON, headers={"Cache-Control": "no-store"})
 
 
@@ -281,7 +281,9 @@ def _form_field_kind(type_hint: Any) -> JsonDict:
     """
     if get_origin(type_hint) is Literal:
         return {"kind": "choice", "choices": list(get_args(type_hint))}
-    kinds = get_args(type_hint) if get_origin(type_hint) in (Union, UnionType) else (type_hint,)
+    kinds = (type_hint,)
+    if get_origin(type_hint) in (Union, UnionType):
+        kinds = get_args(type_hint)
     plain = [kind for kind in kinds if kind is not type(None)]
     if plain == [bool]:
         return {"kind": "boolean"}

@@ -84,7 +84,8 @@ class RowLayout:
 
         # Build one CSR row as a template, which the method `rows` copies and fills with values.
         # To copy the template is faster than to call scipy's constructor for each row.
-        self._template_row = sp.csr_matrix((np.zeros(len(known)), self.columns, [0, len(known)]), shape=(1, self.width))
+        parts = (np.zeros(len(known)), self.columns, [0, len(known)])
+        self._template_row = sp.csr_matrix(parts, shape=(1, self.width))
         self._template_row.has_canonical_format = True
 
     def rows(self, feature_values: np.ndarray) -> sp.csr_matrix:
@@ -100,8 +101,9 @@ class RowLayout:
             return row
 
         n, k = feature_values.shape
-        parts = (feature_values.ravel(), np.tile(self.columns, n), np.arange(n + 1, dtype=np.int32) * k)
-        return sp.csr_matrix(parts, shape=(n, self.width))
+        indices = np.tile(self.columns, n)
+        indptr = np.arange(n + 1, dtype=np.int32) * k
+        return sp.csr_matrix((feature_values.ravel(), indices, indptr), shape=(n, self.width))
 
 
 class RiverTransformer(base.MiniBatchTransformer):
@@ -155,8 +157,8 @@ class RiverTransformer(base.MiniBatchTransformer):
         The dict has entries such as "lda0": 1.5. Names that were never learned contribute nothing.
         Returns {} before the first row is learned.
         """
-        projected = self._project_or_no_components(self._dict_to_row(x, add_new_names=False))[0]
-        return dict(zip(self._numbered_or_selected_names(len(projected)), projected.tolist(), strict=True))
+        projected = self._project_rows(self._dict_to_row(x, add_new_names=False))[0]
+        return dict(zip(self._component_names(len(projected)), projected.tolist(), strict=True))
 
     def transform_many(self, X: Frame) -> Frame:
         """Project the rows of a data frame.
@@ -164,8 +166,8 @@ class RiverTransformer(base.MiniBatchTransformer):
         The result is a data frame of the same library, with one column for each component. For
         LDA, the columns are called lda0, lda1 and so on. A pandas data frame keeps its index.
         """
-        projected = self._project_or_no_components(self._data_frame_to_rows(X, add_new_names=False))
-        columns = dict(zip(self._numbered_or_selected_names(projected.shape[1]), projected.T, strict=True))
+        projected = self._project_rows(self._data_frame_to_rows(X, add_new_names=False))
+        columns = dict(zip(self._component_names(projected.shape[1]), projected.T, strict=True))
 
         return cast(Frame, _frame_like(X, columns))
 
@@ -181,7 +183,7 @@ class RiverTransformer(base.MiniBatchTransformer):
             params["estimator"] = clone(self.estimator).set_params(**changes)
         return super().clone(params, include_attributes)
 
-    def _numbered_or_selected_names(self, n_components: int) -> list[Hashable]:
+    def _component_names(self, n_components: int) -> list[Hashable]:
         """Return the names of the components.
 
         A name is the prefix and the number of the component, such as "lda0". For an estimator that
@@ -189,40 +191,42 @@ class RiverTransformer(base.MiniBatchTransformer):
         """
         learner = self.learner
         if not n_components or not isinstance(learner, InformationGain) or learner.feature_map is not None:
-            prefix = type(learner).__name__.lower() if self.prefix is None else self.prefix
+            if self.prefix is None:
+                prefix = type(learner).__name__.lower()
+            else:
+                prefix = self.prefix
             return [f"{prefix}{i}" for i in range(n_components)]
         names = list(self._columns)
         return [names[j] for j in learner.columns_]
 
     def _learn(self, rows: Rows, targets: list[RowTarget] | None = None) -> None:
-        """Learn rows, and store the names of the columns in the learner.
-
-        `merge` compares these names with the names of another learner.
-        """
+        """Learn rows, and store the names of the columns in the learner."""
+        # `merge` compares these names with the names of another learner.
         self.learner.partial_fit(rows, targets)
         fitted = self.learner.fitted_
         if not self._columns_by_name and len(fitted.names or ()) != len(self._columns):
             fitted.names = tuple(map(str, self._columns))
 
-    def _project_or_no_components(self, rows: Rows) -> np.ndarray:
+    def _project_rows(self, rows: Rows) -> np.ndarray:
         """Return the projected rows (rows, components).
 
         If nothing has been learned yet, there are no components.
         """
-        empty = np.empty((len(rows) if self._columns_by_name else rows.shape[0], 0))
+        n_rows = len(rows) if self._columns_by_name else rows.shape[0]
+        empty = np.empty((n_rows, 0))
         if not self._columns_by_name and rows.shape[1] == 0:
             return empty
         try:
-            return np.asarray(self.learner.project(self.learner.projection(), self._with_open_width(rows)))
+            projection = self.learner.projection()
+            return np.asarray(self.learner.project(projection, self._with_open_width(rows)))
         except NotFitted:
             return empty
 
     def _with_open_width(self, rows: Rows) -> Rows | Block:
-        """Return rows in a form that the learner projects.
-
-        Set width_stated=False, because a later row may have new names and more columns.
-        """
-        return rows if self._columns_by_name else Block(rows, width_stated=False)
+        """Return rows of which later ones may have more columns."""
+        if self._columns_by_name:
+            return rows
+        return Block(rows, width_stated=False)
 
     def _dict_to_row(self, features: Mapping[Hashable, Any], add_new_names: bool) -> Rows:
         """Return one row as CSR (1, columns so far).
@@ -247,7 +251,9 @@ class RiverTransformer(base.MiniBatchTransformer):
         add_new_names: if true, new names get columns.
         """
         if self._columns_by_name:
-            return data_frame.to_dict("records") if is_pandas(data_frame) else data_frame.to_dicts()
+            if is_pandas(data_frame):
+                return data_frame.to_dict("records")
+            return data_frame.to_dicts()
         try:
             values = np.asarray(data_frame.to_numpy(), dtype=np.float64)
         except (TypeError, ValueError) as e:
@@ -278,7 +284,8 @@ class RiverTransformer(base.MiniBatchTransformer):
         """Yield constructor parameters for river's estimator checks."""
         from stream_dr.estimators import ESTIMATORS
 
-        yield {"estimator": ESTIMATORS["lda" if cls.supervised else "ccipca"]()}
+        key = "lda" if cls.supervised else "ccipca"
+        yield {"estimator": ESTIMATORS[key]()}
 
 
 class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, base.MiniBatchSupervisedTransformer):  # type: ignore[misc]
@@ -296,14 +303,14 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
 
         The keys of the dict are names of features.
         """
-        self._learn(self._dict_to_row(x, add_new_names=True), [river_target_as_label_or_list(y)])
+        self._learn(self._dict_to_row(x, add_new_names=True), [parse_river_target(y)])
 
     def learn_many(self, X: Any, y: Iterable[RiverTarget]) -> None:  # type: ignore[override]
         """Learn a data frame's rows with their targets, in order.
 
         The targets are (rows,).
         """
-        targets = list(map(river_target_as_label_or_list, y))
+        targets = list(map(parse_river_target, y))
         self._learn(self._data_frame_to_rows(X, add_new_names=True), targets)
 
 
@@ -326,7 +333,9 @@ class RiverClassifier(RiverSupervisedTransformer, base.MiniBatchClassifier):
         Names that were never learned are ignored.
         """
         labels = self._labels(self._dict_to_row(x, add_new_names=False))
-        return labels[0] if labels else None
+        if labels:
+            return labels[0]
+        return None
 
     def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Label, float]:  # type: ignore[override]
         """Return the posterior probability of each label for a row."""
@@ -358,10 +367,7 @@ class RiverClassifier(RiverSupervisedTransformer, base.MiniBatchClassifier):
             return []
 
     def _probabilities(self, rows: Rows) -> dict[Label, np.ndarray]:
-        """Return the posterior probabilities (rows,) of each label.
-
-        The result is {} before a row is learned.
-        """
+        """Return each label's probabilities (rows,), or {} before a row is learned."""
         try:
             probabilities = self.learner.predict_proba(self._with_open_width(rows))
         except NotFitted:
@@ -404,7 +410,7 @@ def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransforme
     return RiverTransformer(estimator, prefix)
 
 
-def river_target_as_label_or_list(river_target: RiverTarget) -> RowTarget:
+def parse_river_target(river_target: RiverTarget) -> RowTarget:
     """Convert river's target of a row to label or list.
 
     A dict of bools becomes the list of labels that are True. A dict of numbers becomes a list of
@@ -418,10 +424,7 @@ def river_target_as_label_or_list(river_target: RiverTarget) -> RowTarget:
 
 
 def _frame_like(data_frame: Any, columns: Mapping[Any, Any]) -> Any:
-    """Return columns (rows,) as a data frame of the same library.
-
-    A pandas data frame gets the index of `data_frame`.
-    """
+    """Return columns (rows,) as a data frame of the same library."""
     if is_pandas(data_frame):
         return type(data_frame)(columns, index=data_frame.index)
     return type(data_frame)({str(name): values for name, values in columns.items()})

@@ -134,8 +134,12 @@ def arrow_from_targets(targets: Targets) -> tuple[str, pa.Array]:
     integer labels.
     """
     # Numbers become a column of numbers, or a column of lists of k numbers.
-    absent = None if targets.present is None else ~targets.present
-    mask = None if absent is None else pa.array(absent)
+    absent = None
+    if targets.present is not None:
+        absent = ~targets.present
+    mask = None
+    if absent is not None:
+        mask = pa.array(absent)
     if targets.values is not None:
         if targets.values.shape[1] == 1:
             return "target", pa.array(targets.values[:, 0], mask=absent)
@@ -143,7 +147,10 @@ def arrow_from_targets(targets: Targets) -> tuple[str, pa.Array]:
 
     # Targets of one label per row become a column of labels.
     # Without labels, the type of the column would be null.
-    label_values = label_column(targets.labels) if targets.labels else pa.array([], pa.string())
+    if targets.labels:
+        label_values = label_column(targets.labels)
+    else:
+        label_values = pa.array([], pa.string())
     if targets.indptr is None:
         codes = pa.array(targets.codes, mask=targets.codes < 0)
         return "label", label_values.take(codes)
@@ -202,7 +209,9 @@ def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
         )
 
     # Place the rows in the flattened values. flatten() skips the values of null rows.
-    present = labels_column.is_valid().to_numpy(zero_copy_only=False) if labels_column.null_count else None
+    present = None
+    if labels_column.null_count:
+        present = labels_column.is_valid().to_numpy(zero_copy_only=False)
     indptr = np.zeros(len(labels_column) + 1, dtype=np.int64)
     np.cumsum(pc.list_value_length(labels_column).fill_null(0).to_numpy(), out=indptr[1:])
     flat = labels_column.flatten()
@@ -228,7 +237,9 @@ def _continuous_targets(target_column: pa.Array) -> Targets:
     Each row has one number, or each row has a list of k numbers. A null is a row without a target.
     """
     has_lists = pa.types.is_fixed_size_list(target_column.type)
-    k = target_column.type.list_size if has_lists else 1
+    k = 1
+    if has_lists:
+        k = target_column.type.list_size
     flat = target_column
     if has_lists:
         flat = target_column.values.slice(target_column.offset * k, len(target_column) * k)
@@ -240,7 +251,9 @@ def _continuous_targets(target_column: pa.Array) -> Targets:
         )
 
     values = as_floats(flat).to_numpy(zero_copy_only=False).reshape(len(target_column), k)
-    present = target_column.is_valid().to_numpy(zero_copy_only=False) if target_column.null_count else None
+    present = None
+    if target_column.null_count:
+        present = target_column.is_valid().to_numpy(zero_copy_only=False)
     return continuous_targets(values, present)
 
 
@@ -335,7 +348,9 @@ def check_columns_fit_layout(column_names: list[str]) -> None:
     if not present:
         return
     hint = feature_hint(present[0])
-    needed = ["features"] if "features" in present else ["indices", "values"]
+    needed = ["indices", "values"]
+    if "features" in present:
+        needed = ["features"]
     for name in column_names:
         if name not in needed and name not in EXTRA_COLUMNS:
             others = " and ".join(needed)
@@ -414,7 +429,9 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None) -> "sp.csr_ma
     if not pa.types.is_integer(indices.type):
         raise SchemaMismatch(f"column indices holds {indices.type}; it must be list<int32>.", column="indices")
 
-    numbers = number_array(values, "values") if is_number_type(values.type) else None
+    numbers = None
+    if is_number_type(values.type):
+        numbers = number_array(values, "values")
     if numbers is None:
         raise SchemaMismatch(f"column values holds {values.type}; it must hold float or double.", column="values")
     return checked_csr(numbers, view_of_numbers(indices), indptr, declared_width)
@@ -585,7 +602,7 @@ def block_from_arrow(
     to_learn : bool
         True to refuse a column `weight` if the stream has a feature `weight`.
     """
-    batch = _validate_and_join(batches)
+    batch = _join_batches(batches)
     if stream_features:
         batch = prefix_features(batch, stream_features, to_learn)
     block = _read_feature_columns(batch, declared_n_features)
@@ -646,7 +663,10 @@ def arrow_from_block(block: Block) -> pa.RecordBatch:
     """
     columns = arrow_feature_columns(block)
     if block.y is not None:
-        targets = block.y if isinstance(block.y, Targets) else parse_targets(block.y, block.rows, KINDS)
+        if isinstance(block.y, Targets):
+            targets = block.y
+        else:
+            targets = parse_targets(block.y, block.rows, KINDS)
         name, column = arrow_from_targets(targets)
         columns[name] = column
     if block.weights is not None:
@@ -660,7 +680,7 @@ def arrow_from_block(block: Block) -> pa.RecordBatch:
     return batch
 
 
-def _validate_and_join(batches: EventBatches) -> pa.RecordBatch:
+def _join_batches(batches: EventBatches) -> pa.RecordBatch:
     """Validate the record batches of an event and join them.
 
     Record batches that `read_arrow` has validated are not validated again.
@@ -682,7 +702,9 @@ def _validate_and_join(batches: EventBatches) -> pa.RecordBatch:
         joined = table.combine_chunks().to_batches()
     except (pa.ArrowException, MemoryError) as e:
         raise MalformedInput(f"the record batches cannot be joined ({e}); send fewer rows a request.") from e
-    return joined[0] if joined else batches[0]
+    if joined:
+        return joined[0]
+    return batches[0]
 
 
 def _validate_batches(batches: EventBatches) -> Sequence[pa.RecordBatch]:
@@ -693,7 +715,9 @@ def _validate_batches(batches: EventBatches) -> Sequence[pa.RecordBatch]:
     """
     if isinstance(batches, pa.Table):
         batches = batches.to_batches() or pa.RecordBatch.from_pylist([], schema=batches.schema)
-    parts = [batches] if isinstance(batches, pa.RecordBatch) else batches
+    parts = batches
+    if isinstance(batches, pa.RecordBatch):
+        parts = [batches]
     if not parts:
         raise SchemaMismatch("no record batch was given; an event holds at least one, of any number of rows.")
 

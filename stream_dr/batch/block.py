@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stream_dr.batch.sparse import check_indices_and_test_if_canonical, is_sparse, row_of_entry
+from stream_dr.batch.sparse import check_csr_indices, is_sparse, row_of_entry
 from stream_dr.batch.table import LARGEST, drop_unused_texts, fill_masked, is_table
 from stream_dr.compiled import readonly_view
 from stream_dr.errors import InvalidWeights, NotFinite, SchemaMismatch, did_you_mean
@@ -114,7 +114,9 @@ class Block(NamedTuple):
         missing = [name for name in names if name not in places]
         if missing or len(places) != len(names):
             extra = [name for name in self.names if name not in names]
-            hint = did_you_mean(missing[0], extra) if missing else ""
+            hint = ""
+            if missing:
+                hint = did_you_mean(missing[0], extra)
             raise SchemaMismatch(
                 f"batch lacks columns {missing[:5]}{hint} and has unknown columns {extra[:5]}; this stream has "
                 f"{len(names)} named columns. Send exactly those."
@@ -153,7 +155,7 @@ def check_source_rows(X: Rows) -> None:
     is NaN, infinite or too large.
     """
     if is_sparse(X):
-        check_indices_and_test_if_canonical(X)
+        check_csr_indices(X)
     check_finite(X)
 
 
@@ -234,7 +236,10 @@ def as_ids(ids: Any, n_rows: int) -> Ids:
     error names the first row whose id is another value.
     """
     if not isinstance(ids, list) or len(ids) != n_rows:
-        given = f"{len(ids)} ids" if isinstance(ids, list) else f"ids of type {type(ids).__name__}"
+        if isinstance(ids, list):
+            given = f"{len(ids)} ids"
+        else:
+            given = f"ids of type {type(ids).__name__}"
         raise SchemaMismatch(f"{given} were given for {n_rows} rows; give a list of one id a row.", column="ids")
 
     values = [id.item() if isinstance(id, np.generic) else id for id in ids]

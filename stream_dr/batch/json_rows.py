@@ -77,7 +77,7 @@ COLUMN_OVERHEAD_IN_VALUES = 64
 """Memory of a column without rows, in multiples of one value's memory."""
 
 
-def refuse_too_many_missing_values(parsed_request: ParsedJson) -> None:
+def refuse_missing_values(parsed_request: ParsedJson) -> None:
     """Raise LimitExceeded if too many values are missing.
 
     The missing values of rows and of targets have separate limits.
@@ -147,7 +147,9 @@ def block_from_json(parsed_request: ParsedJson) -> Block:
     checked_weights = as_weights(weights, len(rows))
     y = _targets_from_json(parsed_request, len(rows))
     ids = parsed_request.get("ids")
-    checked_ids = None if ids is None else as_ids(ids, len(rows))
+    checked_ids = None
+    if ids is not None:
+        checked_ids = as_ids(ids, len(rows))
     return block._replace(y=y, weights=checked_weights, ids=checked_ids)
 
 
@@ -172,7 +174,9 @@ def json_from_block(block: Block) -> JsonObject:
         obj["rows"] = block.X.tolist()
 
     if block.y is not None:
-        key = "target" if block.y.kind == "continuous" else "labels"
+        key = "labels"
+        if block.y.kind == "continuous":
+            key = "target"
         obj[key] = block.y.targets_by_row()
     if block.weights is not None:
         obj["weights"] = block.weights.tolist()
@@ -247,7 +251,9 @@ def _values_in_name_order(row_objects: list[JsonObject], feature_names: tuple[st
     for i, row in enumerate(row_objects):
         if row.keys() != known:
             name = next(iter(row.keys() ^ known))
-            word = "is missing from" if name in known else "is only in"
+            word = "is only in"
+            if name in known:
+                word = "is missing from"
             raise SchemaMismatch(f"column {name} {word} row {i}; send every column in every row.", row=i, column=name)
     return [[row[name] for name in feature_names] for row in row_objects]
 

@@ -102,7 +102,9 @@ def as_matrix(table: pa.Table | pa.RecordBatch) -> RowsAndNames:
     if refused:
         shown = list(refused)[:10]
         listed = ", ".join(f"{name!r} ({refused[name]})" for name in shown)
-        more = f" and {len(refused) - 10} more" if len(refused) > 10 else ""
+        more = ""
+        if len(refused) > 10:
+            more = f" and {len(refused) - 10} more"
         raise NotNumeric(
             f"columns {listed}{more} hold no numbers. Leave them out, encode them as numbers, or have an estimator learn "
             "them: feature_map=stream_dr.table().",
@@ -191,7 +193,9 @@ def _common_length(vectors: pa.Array | pa.ChunkedArray, column_name: str) -> int
             row=row,
             column=column_name,
         )
-    return int(lengths[0]) if len(lengths) else 0
+    if len(lengths):
+        return int(lengths[0])
+    return 0
 
 
 def refuse_nulls(column: pa.Array | pa.ChunkedArray, name: str) -> None:
@@ -312,7 +316,9 @@ def _as_float_matrix(X: ArrayLike) -> np.ndarray:
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as e:
-            kind = NotNumeric if isinstance(e, TypeError) else InvalidRows
+            kind = InvalidRows
+            if isinstance(e, TypeError):
+                kind = NotNumeric
             raise kind(f"rows of dtype {array.dtype} are not numbers ({e}); pass numeric columns only.") from e
 
     if array.ndim != 2:
@@ -345,7 +351,8 @@ def table_from_arrow(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
     - SchemaMismatch if a column has an unsupported type. The error names all of these columns.
     - NotFinite for a number that is infinite or too large.
     """
-    batch = batch if isinstance(batch, pa.RecordBatch) else _as_record_batch(batch)
+    if not isinstance(batch, pa.RecordBatch):
+        batch = _as_record_batch(batch)
     refuse_pandas_index(batch.schema.names)
 
     # Refuse columns of unsupported types.
@@ -527,7 +534,9 @@ def _split_vector_column(name: str, column: pa.Array) -> list[tuple[str, pa.Arra
     # Check that all vectors have the length of the first vector.
     present = column.is_valid().to_numpy(zero_copy_only=False)
     lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
-    length = int(lengths[present.argmax()]) if present.any() else 0
+    length = 0
+    if present.any():
+        length = int(lengths[present.argmax()])
     different = np.flatnonzero(present & (lengths != length))
     if len(different):
         row = int(different[0])

@@ -273,7 +273,7 @@ def read_checked_messages(stream: memoryview, max_unpacked_bytes: int | None = N
         for message in _messages(stream):
             if (message.kind == _SCHEMA) == bool(messages) or message.kind not in (_SCHEMA, _DICTIONARY, _RECORD_BATCH):
                 raise MalformedInput("an Arrow stream is one schema, then dictionaries and batches; write it anew.")
-            checker.check_and_count_message(message)
+            checker.check_message(message)
             messages.append(message)
     except struct.error as e:
         raise MalformedInput(
@@ -309,7 +309,7 @@ def checked_footer_row_counts(arrow_file: memoryview, messages: list[Message]) -
     try:
         footer = FlatbufferTable.root(arrow_file[begin:-10])
         checker.metadata_bytes = len(arrow_file) - 10 - begin
-        checker.count_metadata_and_detect_extension(footer, 4)
+        checker.check_metadata(footer, 4)
         footer_schema = footer.table(1)
         if footer_schema is not None:
             checker.check_schema(footer_schema)
@@ -394,7 +394,7 @@ class _MessageChecker:
         self._column_of_dictionary: dict[int, str] = {}
         self._dictionaries: dict[int, int] = {}
 
-    def check_and_count_message(self, message: Message) -> None:
+    def check_message(self, message: Message) -> None:
         """Check the stream's next message and update the totals.
 
         Raises MalformedInput, SchemaMismatch or LimitExceeded.
@@ -402,7 +402,7 @@ class _MessageChecker:
         header = message.header
         size = 0
         self.metadata_bytes += message.size
-        self.count_metadata_and_detect_extension(message.root, 4)
+        self.check_metadata(message.root, 4)
 
         # Set `size` to the bytes that pyarrow takes to unpack the message (0 for a schema).
         if message.kind == _SCHEMA:
@@ -413,10 +413,12 @@ class _MessageChecker:
             if header.number_or_zero(2, "<B"):
                 name = self._column_of_dictionary.get(dictionary_id, "")
                 raise SchemaMismatch(f"column {name} has a delta dictionary; send whole ones.", column=name)
-            size = 0 if rows is None else self._add_unpacked_bytes_to_totals(rows, message.body)
+            size = 0
+            if rows is not None:
+                size = self._add_unpacked_bytes(rows, message.body)
             self._dictionaries[dictionary_id] = size
         else:
-            size = self._add_unpacked_bytes_to_totals(header, message.body)
+            size = self._add_unpacked_bytes(header, message.body)
             # pyarrow copies all dictionaries again for each record batch after the first.
             # Add the bytes of all dictionaries to the size of each record batch after the first.
             size += sum(self._dictionaries.values()) if self._batches else 0
@@ -434,11 +436,11 @@ class _MessageChecker:
         """Check the byte order, metadata and fields of a schema."""
         if schema_table.number_or_zero(0, "<h") != _NATIVE:
             raise MalformedInput("the Arrow stream is of the other byte order; write it in this machine's.")
-        self.count_metadata_and_detect_extension(schema_table, 2)
+        self.check_metadata(schema_table, 2)
         for field in schema_table.vector_of_tables(1):
             self._check_field(field)
 
-    def count_metadata_and_detect_extension(self, parent_table: FlatbufferTable, field_index: int) -> bool:
+    def check_metadata(self, parent_table: FlatbufferTable, field_index: int) -> bool:
         """Count the metadata entries in a field of a table.
 
         A metadata entry is a (key, value) pair of strings.
@@ -448,7 +450,7 @@ class _MessageChecker:
         extended = False
         for entry in parent_table.vector_of_tables(field_index):
             key = entry.text(0)
-            self._count_columns_or_entries_and_check(1, len(key) + len(entry.text(1)))
+            self._count_entries(1, len(key) + len(entry.text(1)))
             extended |= key == b"ARROW:extension:name"
         return extended
 
@@ -463,7 +465,7 @@ class _MessageChecker:
 
         Raises SchemaMismatch if the field's type is not supported.
         """
-        self._count_columns_or_entries_and_check(1, len(field.text(0)))
+        self._count_entries(1, len(field.text(0)))
         try:
             name = str(field.text(0), "utf8")
         except UnicodeDecodeError as e:
@@ -472,7 +474,7 @@ class _MessageChecker:
         column = name if enclosing_column is None else enclosing_column
         code = field.number_or_zero(2, "<B")
         kind = _Type(code).name if 0 < code <= len(_Type) else "of an unknown type"
-        if self.count_metadata_and_detect_extension(field, 6):
+        if self.check_metadata(field, 6):
             kind = "of an extension type"
 
         # Read up to two nested fields, because a supported type has at most one.
@@ -481,14 +483,14 @@ class _MessageChecker:
             raise unsupported_type_error(column, f"of lists of {kind}" if nested else kind)
 
         # If the column is dictionary-encoded, store its name under the id of the dictionary.
-        # The error messages of `check_and_count_message` need the name of the column.
+        # The error messages of `check_message` need the name of the column.
         encoding = field.table(4)
         if encoding is not None:
             self._column_of_dictionary[encoding.number_or_zero(0, "<q")] = column
         for child in inner:
             self._check_field(child, column)
 
-    def _count_columns_or_entries_and_check(self, n_parts: int, n_text_bytes: int) -> None:
+    def _count_entries(self, n_parts: int, n_text_bytes: int) -> None:
         """Count columns or metadata entries, and check the totals.
 
         A metadata entry is a pair of key and value.
@@ -508,7 +510,7 @@ class _MessageChecker:
         if self._text_bytes > self.metadata_bytes:
             raise MalformedInput("the Arrow schema refers to one of its parts more than once; write it anew.")
 
-    def _add_unpacked_bytes_to_totals(self, batch_metadata: FlatbufferTable, message_body: memoryview) -> int:
+    def _add_unpacked_bytes(self, batch_metadata: FlatbufferTable, message_body: memoryview) -> int:
         """Return the unpacked size of a message's buffers, in bytes.
 
         Each value counts as at least four bytes, because nulls and booleans take less in the
@@ -523,7 +525,7 @@ class _MessageChecker:
         # Read columns' lengths (`nodes`), and buffers' offsets and lengths (`buffers`).
         nodes = batch_metadata.structs_as_int64(1, 2)[:, 0].tolist()
         buffers = batch_metadata.structs_as_int64(2, 2).tolist()
-        self._count_columns_or_entries_and_check(len(nodes), 0)
+        self._count_entries(len(nodes), 0)
 
         # `packed` is True if the message's buffers are compressed.
         # Each buffer then starts with its unpacked size, or with −1 if that buffer is not packed.
@@ -534,7 +536,9 @@ class _MessageChecker:
         for offset, length in buffers:
             if offset < 0 or length < 0 or offset + length > len(message_body):
                 raise MalformedInput("a buffer lies outside its Arrow message; write the stream anew.")
-            size: int = struct.unpack_from("<q", message_body, offset)[0] if packed and length >= 8 else length
+            size: int = length
+            if packed and length >= 8:
+                size = struct.unpack_from("<q", message_body, offset)[0]
             if size < -1:
                 raise MalformedInput("a compressed buffer states a negative size; write the stream anew.")
             total += length if size == -1 else size

@@ -67,7 +67,10 @@ def parse_targets(
             f"target={earlier_kind!r}, or start anew."
         )
     settled = earlier_kind or (None if requested_kind == "auto" else requested_kind)
-    targets = y if isinstance(y, Targets) else _read_targets(y, allowed_kinds, settled)
+    if isinstance(y, Targets):
+        targets = y
+    else:
+        targets = _read_targets(y, allowed_kinds, settled)
 
     if targets.rows != n_rows:
         raise InvalidTargets(
@@ -93,11 +96,13 @@ def parse_target_array(y: np.ndarray, target_kind: str = "auto") -> Targets:
         With "auto", a vector of floats is read as labels if all floats are whole numbers or NaN.
     """
     is_float_vector = y.size == len(y) and y.dtype.kind == "f"
-    kinds = ("class", "continuous") if is_float_vector and target_kind == "auto" else KINDS
+    kinds = KINDS
+    if is_float_vector and target_kind == "auto":
+        kinds = ("class", "continuous")
     return parse_targets(y, len(y), kinds, target_kind)
 
 
-def has_too_many_labels_for_classes(kind: str | None, n_labels: int, n_rows: int) -> bool:
+def are_probably_measurements(kind: str | None, n_labels: int, n_rows: int) -> bool:
     """Return True if labels are probably measurements or ids.
 
     The result is True if there is one label a row, if there are more than 100 distinct labels, and

@@ -134,7 +134,9 @@ def open_rows(X: Any) -> Any:
     """
     if isinstance(X, np.ndarray):
         is_list = X.ndim == 1 and X.dtype.kind in "OUT"
-        return X.tolist() if is_list else X
+        if is_list:
+            return X.tolist()
+        return X
     if isinstance(X, list | tuple | TableStream) or is_table(X) or is_sparse(X) or is_pandas(X) or is_dask(X):
         return X
 
@@ -158,13 +160,17 @@ def open_rows(X: Any) -> Any:
         frame = frame.alias("text").to_frame()
     if isinstance(frame, narwhals.DataFrame):
         native = frame.to_native()
-        return native if is_pandas(native) else frame.to_arrow().select(frame.columns)
+        if is_pandas(native):
+            return native
+        return frame.to_arrow().select(frame.columns)
 
     # Convert other objects with Arrow's interface.
     is_stream = isinstance(X, ArrowStream)
     if isinstance(X, ArrowArray) or (is_stream and isinstance(X, Sized)):
         return pa.table(X)
-    return TableStream(X) if is_stream else X
+    if is_stream:
+        return TableStream(X)
+    return X
 
 
 def is_pandas(X: object) -> bool:
@@ -207,7 +213,9 @@ def as_table(X: Any) -> pa.Table | None:
             raise InvalidRows(
                 f"the rows are no table ({e}); pass a pandas, polars or Arrow table, or a list of dicts."
             ) from e
-    return pa.concat_tables(X) if isinstance(X, TableStream) else None
+    if isinstance(X, TableStream):
+        return pa.concat_tables(X)
+    return None
 
 
 def type_name(X: object) -> str:
@@ -261,7 +269,8 @@ def as_block(X: Any, y: Any = None, weights: Any = None) -> Block:
     if not isinstance(X, Block):
         return Block(open_rows(X), y, weights)
     y = X.y if y is None else y
-    weights = X.weights if weights is None else weights
+    if weights is None:
+        weights = X.weights
     return X._replace(X=open_rows(X.X), y=y, weights=weights)
 
 

@@ -69,7 +69,9 @@ class Schema(NamedTuple):
     @property
     def n_targets(self) -> int:
         """Number of labels, or of continuous target columns."""
-        return self.outputs if self.target_kind == "continuous" else len(self.labels)
+        if self.target_kind == "continuous":
+            return self.outputs
+        return len(self.labels)
 
     @property
     def families(self) -> dict[str, str]:
@@ -99,11 +101,16 @@ class Schema(NamedTuple):
             The batch has other targets than the stream.
         """
         block = self.conform(block)
-        schema = self._add_table(block.X) if block.table else self._add_columns(block)
+        if block.table:
+            schema = self._add_table(block.X)
+        else:
+            schema = self._add_columns(block)
 
         has_weights = block.weights is not None
         if schema.weighted not in (None, has_weights):
-            says = "carry weights" if schema.weighted else "carry no weights"
+            says = "carry no weights"
+            if schema.weighted:
+                says = "carry weights"
             raise InvalidWeights(f"this stream's batches {says}, as its first batch decided; send this one likewise.")
         schema = schema._replace(weighted=has_weights)
 
@@ -213,7 +220,9 @@ class Schema(NamedTuple):
             )
 
         # All columns of a stream with the layout "named" are numbers.
-        unknown = "number" if self.layout == "named" else ""
+        unknown = ""
+        if self.layout == "named":
+            unknown = "number"
         kinds = fill_unknown_families(dict(zip(names, self.kinds or [unknown] * len(names), strict=True)), rows)
         return self._replace(layout="table", features=len(names), names=names, kinds=tuple(kinds.values()))
 
@@ -250,7 +259,9 @@ def schema_delta(old: Schema, new: Schema) -> str | None:
     changed = {k: v for k, v in new._asdict().items() if v != getattr(old, k)}
     if len(new.labels) > len(old.labels):
         changed["labels"] = list(new.labels[len(old.labels) :])
-    return json.dumps(changed, sort_keys=True, separators=(",", ":")) if changed else None
+    if changed:
+        return json.dumps(changed, sort_keys=True, separators=(",", ":"))
+    return None
 
 
 def apply_deltas(schema: Schema, deltas: Iterable[str]) -> Schema:

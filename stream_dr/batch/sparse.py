@@ -51,8 +51,8 @@ def sparse_as_csr(X: Any) -> "sp.csr_matrix":
     if X.ndim != 2:
         raise InvalidRows(f"Expected 2D array, got {X.ndim}D sparse array instead: rows must be (rows, features).")
 
-    matrix = X if X.format == "csr" else _csr_from_other_sparse_format(X)
-    canonical = check_indices_and_test_if_canonical(matrix)
+    matrix = X if X.format == "csr" else _convert_to_csr(X)
+    canonical = check_csr_indices(matrix)
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
     if not canonical:
@@ -61,7 +61,7 @@ def sparse_as_csr(X: Any) -> "sp.csr_matrix":
     return matrix
 
 
-def csr_or_dense_fields(rows: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+def stored_row_fields(rows: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Return three arrays in which a State stores rows.
 
     They are `values`, `indices` and `indptr` of the CSR form. If the rows are dense, `values` has
@@ -79,7 +79,7 @@ def rows_from_fields(values: np.ndarray, indices: np.ndarray | None, indptr: np.
 
     The matrix is CSR, or dense if `indices` and `indptr` are None.
 
-    values, indices, indptr: the arrays, as `csr_or_dense_fields` returns them.
+    values, indices, indptr: the arrays, as `stored_row_fields` returns them.
     n_columns: number of columns of a CSR matrix. Not used for dense rows.
     """
     if indices is None or indptr is None:
@@ -112,7 +112,8 @@ def stack_rows(upper: Any, lower: Any, n_columns: int) -> Any:
     import scipy.sparse as sp
 
     if not is_sparse(upper):
-        lower = lower.toarray() if is_sparse(lower) else lower
+        if is_sparse(lower):
+            lower = lower.toarray()
         return np.vstack([pad_with_zero_columns(X, n_columns) for X in (upper, lower)], dtype=np.float64)
     parts = [pad_with_zero_columns(sp.csr_matrix(X), n_columns) for X in (upper, lower)]
     return sp.vstack(parts, format="csr", dtype=np.float64)
@@ -134,16 +135,16 @@ def raise_if_complex(X: Any) -> None:
         )
 
 
-def check_indices_and_test_if_canonical(X: "sp.csr_matrix") -> bool:
+def check_csr_indices(X: "sp.csr_matrix") -> bool:
     """True if every row's indices are sorted and distinct.
 
     Raises InvalidIndex if the index arrays are not valid. If an index is out of range, the error
     names the row and the index.
     """
-    return _check_indices_and_test_if_canonical(X.indptr, X.indices, len(X.data), X.shape, "row")
+    return _check_indices(X.indptr, X.indices, len(X.data), X.shape, "row")
 
 
-def _csr_from_other_sparse_format(X: Any) -> "sp.csr_matrix":
+def _convert_to_csr(X: Any) -> "sp.csr_matrix":
     """Return a matrix of another sparse format as CSR.
 
     The indices are checked before the conversion. Raises InvalidIndex if the index arrays are not
@@ -151,10 +152,10 @@ def _csr_from_other_sparse_format(X: Any) -> "sp.csr_matrix":
     """
     # Convert formats other than CSC and BSR to COO, whose row and column indices are checked.
     if X.format == "csc":
-        _check_indices_and_test_if_canonical(X.indptr, X.indices, len(X.data), X.shape[::-1], "column")
+        _check_indices(X.indptr, X.indices, len(X.data), X.shape[::-1], "column")
     elif X.format == "bsr":
         blocks = (X.shape[0] // X.blocksize[0], X.shape[1] // X.blocksize[1])
-        _check_indices_and_test_if_canonical(X.indptr, X.indices, len(X.data), blocks, "row of blocks")
+        _check_indices(X.indptr, X.indices, len(X.data), blocks, "row of blocks")
     else:
         X = X.tocoo()
         if not len(X.row) == len(X.col) == len(X.data):
@@ -166,7 +167,7 @@ def _csr_from_other_sparse_format(X: Any) -> "sp.csr_matrix":
     return X.tocsr()
 
 
-def _check_indices_and_test_if_canonical(
+def _check_indices(
     indptr: np.ndarray, indices: np.ndarray, n_values: int, shape: tuple[int, int], row_word: str
 ) -> bool:
     """True if every row's indices are sorted and distinct.

@@ -136,7 +136,9 @@ def columns_by_name(rows: pa.RecordBatch) -> dict[str, pa.Array]:
 def find_column(rows: pa.RecordBatch, name: str) -> pa.Array | None:
     """Return the column of a table with this name, or None."""
     index = rows.schema.get_field_index(name)
-    return rows.column(index) if index >= 0 else None
+    if index >= 0:
+        return rows.column(index)
+    return None
 
 
 def table_kinds(rows: pa.RecordBatch) -> dict[str, str]:
@@ -158,7 +160,9 @@ def drop_unused_texts(rows: pa.RecordBatch) -> pa.RecordBatch:
 def column_kind(arrow_type: pa.DataType) -> str:
     """Return the kind of a table's column from its Arrow type."""
     if isinstance(arrow_type, pa.DictionaryType):
-        return "text" if arrow_type.ordered else "category"
+        if arrow_type.ordered:
+            return "text"
+        return "category"
     return _KINDS[arrow_type.id]
 
 
@@ -288,7 +292,9 @@ def parse_date_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 def _has_only_iso_texts(column: pa.Array) -> bool:
     """True if a column has only ISO dates or times."""
-    texts = column.dictionary.to_pylist() if column.type == TEXT else []
+    texts = []
+    if column.type == TEXT:
+        texts = column.dictionary.to_pylist()
     if not texts or not all(map(_ISO_PATTERN.fullmatch, texts)):
         return False
     # The pattern also accepts dates that do not exist, such as the 31st of February.
@@ -398,7 +404,9 @@ def convert_column(name: str, column: pa.Array, family: str) -> pa.Array:
         return column
     if not own_family:
         missing_type = _MISSING_TYPES.get(family, pa.float64())
-        return column if column.type == missing_type else missing_column(family, len(column))
+        if column.type == missing_type:
+            return column
+        return missing_column(family, len(column))
     if family == "text":
         read = column_values(column)
         distinct, codes = np.unique(read.values, return_inverse=True)
@@ -409,7 +417,9 @@ def convert_column(name: str, column: pa.Array, family: str) -> pa.Array:
         raise _wrong_family_error(name, column, column.is_valid().index(True).as_py(), family)
 
     # Parse each distinct text once.
-    parse = _parse_iso_date if family == "date" else _parse_number_or_boolean
+    parse = _parse_number_or_boolean
+    if family == "date":
+        parse = _parse_iso_date
     parsed: list[Any] = []
     for code, text in enumerate(column.dictionary.to_pylist()):
         try:
@@ -436,7 +446,9 @@ def value_as_text(kind: str, value: float) -> str:
         return str(np.datetime64(int(value), "D"))
     if kind == "time":
         return str(np.datetime64(round(value * 86_400_000_000), "us"))
-    return str(int(value)) if value.is_integer() else repr(value)
+    if value.is_integer():
+        return str(int(value))
+    return repr(value)
 
 
 def _parse_number_or_boolean(text: str) -> float:
@@ -460,7 +472,10 @@ def _parse_iso_date(text: str) -> int:
     # The conversion to UTC overflows for the first or last day of the calendar in some time zones.
     try:
         when = datetime.fromisoformat(text.strip())
-        utc = when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
+        if when.tzinfo:
+            utc = when.astimezone(UTC)
+        else:
+            utc = when.replace(tzinfo=UTC)
     except OverflowError as e:
         raise ValueError(text) from e
     return (utc - _EPOCH) // timedelta(microseconds=1)

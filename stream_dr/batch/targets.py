@@ -100,7 +100,10 @@ def encode_labels(column: pa.Array) -> tuple[tuple[Label, ...], np.ndarray]:
     if pa.types.is_null(column.type):
         return (), np.full(len(column), -1, dtype=np.int32)
     encoded = column.dictionary_encode()
-    indices = encoded.indices.fill_null(-1) if column.null_count else encoded.indices
+    if column.null_count:
+        indices = encoded.indices.fill_null(-1)
+    else:
+        indices = encoded.indices
     # Copy the codes, because compiled functions take arrays faster that can be written.
     return tuple(encoded.dictionary.to_pylist()), view_of_numbers(indices).copy()
 
@@ -244,7 +247,10 @@ def _reencode_dictionary(column: pa.DictionaryArray) -> tuple[tuple[Label, ...],
     if not len(column):
         return (), np.empty(0, dtype=np.int32)
 
-    places = column.indices.fill_null(0) if column.indices.null_count else column.indices
+    if column.indices.null_count:
+        places = column.indices.fill_null(0)
+    else:
+        places = column.indices
     # Look up the code of each row's label. Rows without a label get −1 below.
     # Until then they have the index 0, for which `code_of` needs an element even if it is empty.
     codes = np.append(code_of, np.int32(-1))[places.to_numpy()]
@@ -307,8 +313,13 @@ class Targets(NamedTuple):
         row_indices: indices of the rows, or a mask of booleans.
         """
         is_mask = np.asarray(row_indices).dtype == bool
-        row_indices = np.flatnonzero(row_indices) if is_mask else np.asarray(row_indices, dtype=np.int64)
-        present = None if self.present is None else self.present[row_indices]
+        if is_mask:
+            row_indices = np.flatnonzero(row_indices)
+        else:
+            row_indices = np.asarray(row_indices, dtype=np.int64)
+        present = None
+        if self.present is not None:
+            present = self.present[row_indices]
         if present is not None and present.all():
             present = None
         if self.values is not None:
@@ -316,7 +327,7 @@ class Targets(NamedTuple):
         if self.indptr is None:
             return self._replace(codes=self.codes[row_indices], present=present)
 
-        indptr, places = select_indptr_and_entry_indices(self.indptr, row_indices)
+        indptr, places = select_entries(self.indptr, row_indices)
         return self._replace(codes=self.codes[places], indptr=indptr, present=present)
 
     def targets_by_row(self) -> list[Any]:
@@ -339,7 +350,7 @@ class Targets(NamedTuple):
         return rows
 
 
-def select_indptr_and_entry_indices(indptr: np.ndarray, row_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def select_entries(indptr: np.ndarray, row_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the indptr and the entry indices of selected rows.
 
     The first array is the indptr of the selected rows alone. The second array has the index of
@@ -450,7 +461,8 @@ def continuous_targets(values: ArrayLike, present: np.ndarray | None = None) -> 
         raise InvalidTargets(f"continuous targets have {array.ndim} dimensions; pass (rows,) or (rows, k).")
     if present is not None:
         array[~present] = 0.0
-        present = None if present.all() else present
+        if present.all():
+            present = None
     # The comparison is False for NaN.
     valid = np.abs(array) <= LARGEST
     if not valid.all():

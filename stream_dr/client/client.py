@@ -50,7 +50,7 @@ from stream_dr.client.payloads import (
     arrow_stream_bytes,
     as_list,
     read_metadata,
-    sendable_rows_and_names,
+    sendable_rows,
 )
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class Client:
 
         model: name of the model. None means the only model of the service.
         """
-        table = pa.Table.from_batches(read_arrow(self._post_rows_in_one_request("/transform", X, model, _ARROW)))
+        table = pa.Table.from_batches(read_arrow(self._post_rows("/transform", X, model, _ARROW)))
         z = number_array(table.column("z"), "z")
         return ServedArray.from_response(z, read_metadata(table))
 
@@ -322,7 +322,9 @@ class Client:
 
         Raises NotFitted, UnknownVersion.
         """
-        query = {} if version is None else {"version": version}
+        query = {}
+        if version is not None:
+            query = {"version": version}
         answer = self._service.send("GET", f"{_model_path(name)}/projection", params=query, headers={"Accept": _ARROW})
         table = pa.ipc.open_stream(answer.content).read_all()
         projection = read_metadata(table)
@@ -372,7 +374,9 @@ class Client:
         """
         parameters = {"tol": tol, "max_passes": max_passes}
         job = cast(JobStatus, self._send_json("POST", f"{_model_path(name)}/refine", parameters))
-        return self.wait_job(job["id"], progress=progress) if wait else job
+        if wait:
+            return self.wait_job(job["id"], progress=progress)
+        return job
 
     def snapshot(self, name: str, wait: bool = False) -> JobStatus:
         """Start a job that writes a model's state to disk.
@@ -382,7 +386,9 @@ class Client:
         wait: if true, wait until the job ends, as `wait_job` does.
         """
         job: JobStatus = self._service.send("POST", f"{_model_path(name)}/snapshot").json()
-        return self.wait_job(job["id"]) if wait else job
+        if wait:
+            return self.wait_job(job["id"])
+        return job
 
     def job(self, id: str) -> JobStatus:
         """Return the status of a job. Raises UnknownJob."""
@@ -398,7 +404,9 @@ class Client:
 
         Raises the job's error if the job fails, and TimeoutError after `timeout` seconds.
         """
-        end = None if timeout is None else time.monotonic() + timeout
+        end = None
+        if timeout is not None:
+            end = time.monotonic() + timeout
         pause = FIRST_POLL_SECONDS
         last_progress = None
 
@@ -495,22 +503,26 @@ class Client:
         ids: id of each row, or None.
         target_kind: kind of the targets, as in `partial_fit`.
         """
-        rows, names = sendable_rows_and_names(block.X)
+        rows, names = sendable_rows(block.X)
         weights = as_weights(block.weights, rows.shape[0])
-        targets = None if block.y is None else self._parse_targets(block.y, rows.shape[0], target_kind)
-        row_ids = None if ids is None else as_ids(as_list("ids", ids), rows.shape[0])
+        targets = None
+        if block.y is not None:
+            targets = self._parse_targets(block.y, rows.shape[0], target_kind)
+        row_ids = None
+        if ids is not None:
+            row_ids = as_ids(as_list("ids", ids), rows.shape[0])
         return arrow_stream_bytes(Block(rows, targets, weights, row_ids, names))
 
     def _request_predictions(self, X: Any, model: str | None) -> JsonDict:
-        return dict(orjson.loads(self._post_rows_in_one_request("/predict", X, model, "application/json")))
+        return dict(orjson.loads(self._post_rows("/predict", X, model, "application/json")))
 
-    def _post_rows_in_one_request(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
+    def _post_rows(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
         """Send rows X to a model's route, and return the response's body.
 
         path: path of the route.
         accept: media type of the response.
         """
-        rows, names = sendable_rows_and_names(X)
+        rows, names = sendable_rows(X)
         headers = {"Content-Type": _ARROW, "Accept": accept}
         if not model:
             known = sorted(self.models())

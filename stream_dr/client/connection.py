@@ -35,7 +35,9 @@ class Connection:
             raise errors.InvalidParameter(
                 f"retries={retries!r}; give the number of attempts after the first, 0 or more."
             )
-        headers = {"Authorization": f"Bearer {checked_header('token', token)}"} if token else {}
+        headers = {}
+        if token:
+            headers = {"Authorization": f"Bearer {checked_header('token', token)}"}
         self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout)
         self._retries = retries
 
@@ -125,7 +127,10 @@ def error_from_response(response: httpx.Response) -> errors.StreamDRError:
 
     details = {name: value for name, value in problem.items() if name not in ("type", "title")}
     # A code without a class is used only by the service. Its `reason` may be a code with a class.
-    class_code = code if code in ERROR_CLASSES else str(details.get("reason"))
+    if code in ERROR_CLASSES:
+        class_code = code
+    else:
+        class_code = str(details.get("reason"))
     if class_code not in ERROR_CLASSES:
         return errors.RemoteError(f"{detail} ({code})", code=code, **details)
     return ERROR_CLASSES[class_code](detail, **details)

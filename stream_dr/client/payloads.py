@@ -222,7 +222,7 @@ class StreamEventStatus(TypedDict):
     models: dict[str, ModelEventStatus]
 
 
-def sendable_rows_and_names(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
+def sendable_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
     """Convert rows for sending, and return rows and column names.
 
     Rows of numbers become an array. Texts, and tables that have other values than numbers, are

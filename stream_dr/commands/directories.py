@@ -41,7 +41,9 @@ def inspect(
 
 
 def _print_model(name: str, model: JsonDict) -> None:
-    stale = f", {model['stale_rows']} stale rows" if model["stale_rows"] else ""
+    stale = ""
+    if model["stale_rows"]:
+        stale = f", {model['stale_rows']} stale rows"
     params = ", ".join(f"{k}={v}" for k, v in model["params"].items())
     learned = f"{model['state']}, {model['rows']} rows, position {model['position']}"
     version = f"version {model['version']}, {model['components']} components, {model['solution']}{stale}"
@@ -112,7 +114,9 @@ def plot(
 
     check_can_write_figure(out)
     with Directory(directory, writable=False) as opened:
-        shown_model = None if model is None else opened.model(model)
+        shown_model = None
+        if model is not None:
+            shown_model = opened.model(model)
         figure = draw_directory_figure(opened, kind, shown_model, FigureOptions(rows, dimensions, component - 1))
     write_figure(figure, out, width, height)
     print_result(f"{kind} written to {out}")

@@ -20,13 +20,13 @@ from stream_dr.commands.reading import (
     add_file_options,
     add_table_options,
     first_table_block,
-    refuse_ids_or_numbers_as_labels,
+    refuse_unlikely_labels,
 )
 from stream_dr.commands.specs import (
     ModelSpecs,
     SkipDamaged,
     Sources,
-    add_missing_maps_and_lda_ridge,
+    complete_specs,
     format_spec,
     parse_model_specs,
     path_or_uri,
@@ -134,8 +134,8 @@ def _map_tables(read_as: ReadOptions, sources: list[Path], specs: ModelSpecs) ->
     first = first_table_block(files)
     if first is None:
         return read_as, specs
-    feature_map = read_as.text_or_table_map_spec(files)
-    specs = add_missing_maps_and_lda_ridge(specs, first, feature_map, read_as.table_map_spec())
+    feature_map = read_as.suggest_map_spec(files)
+    specs = complete_specs(specs, first, feature_map, read_as.table_map_spec())
     print_column_kinds(files, feature_map)
     return read_as.with_options(raw=True), specs
 
@@ -156,7 +156,9 @@ def _evaluate(
     # Compile numba functions first, so that the progress bar does not count the compilation.
     warm_up(models.values(), say, json=False)
     with ProgressBar("evaluate", getattr(source, "rows", 0)) as bar:
-        stream = ShuffledSource(source, settings.seed) if shuffle else source
+        stream = source
+        if shuffle:
+            stream = ShuffledSource(source, settings.seed)
         return evaluate(stream, models, settings, bar.show, test, on_point)
 
 
@@ -275,7 +277,8 @@ def suggest(
     from stream_dr.evaluation.comparison import suggest as compare
 
     read_as.refuse_unsupported_options(sources)
-    read_as = read_as if as_classes else read_as.with_label_as_target_if_fractional(sources)
+    if not as_classes:
+        read_as = read_as.read_fractional_labels(sources)
     files = read_as.open_all_but_shards(sources)
 
     # If a column looks like ids, do not use it as a feature.
@@ -284,7 +287,7 @@ def suggest(
         say(f"note: {column} looks like an id, by which rows can be unlearned; it is taken for one and for no feature.")
         read_as = read_as.with_options(id=column)
     if not as_classes:
-        refuse_ids_or_numbers_as_labels(files, ctx.obj)
+        refuse_unlikely_labels(files, ctx.obj)
 
     source = read_as.open_as_one_source(sources)
     with ProgressBar("suggest", None) as bar:
@@ -292,7 +295,7 @@ def suggest(
             source,
             target="class" if as_classes else "auto",
             time=time,
-            feature_map=read_as.text_or_table_map_spec(read_as.open_all_but_shards(sources)),
+            feature_map=read_as.suggest_map_spec(read_as.open_all_but_shards(sources)),
             progress=lambda what, done, total: bar.show(done, total, title=what),
         )
     print_result(str(comparison))
@@ -315,7 +318,9 @@ def _propose_learn(comparison: "Comparison", id_column: str | None, arguments: l
     spec = format_spec(best.key, best.key, best.params)
     start = arguments.index("suggest")
     words = [word for word in arguments[start + 1 :] if word != "--time"]
-    id_option = [] if id_column is None else ["--id", id_column]
+    id_option = []
+    if id_column is not None:
+        id_option = ["--id", id_column]
     learn = [*arguments[:start], "learn", *words, *id_option, "--dir", "D", "--model", spec]
     say("the best of the methods, learned from all rows into the directory D:")
     print_result(f"stream-dr {shlex.join(learn)}")

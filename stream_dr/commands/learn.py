@@ -24,7 +24,7 @@ from stream_dr.commands.reading import (
     add_file_options,
     add_table_options,
     first_table_block,
-    refuse_ids_or_numbers_as_labels,
+    refuse_unlikely_labels,
 )
 from stream_dr.commands.specs import (
     AnyDir,
@@ -34,9 +34,9 @@ from stream_dr.commands.specs import (
     NamedSpec,
     SkipDamaged,
     Sources,
-    add_missing_maps_and_lda_ridge,
     add_model,
     check_model_specs,
+    complete_specs,
     format_spec,
     has_models,
     parse_model_specs,
@@ -109,14 +109,14 @@ def learn(
     specs = parse_model_specs(model)
     read_as.refuse_unsupported_options(sources)
     if not as_classes:
-        read_as = _label_as_target_if_fractional(read_as, sources)
+        read_as = _fractional_label_options(read_as, sources)
 
     files = read_as.open_all_but_shards(sources)
-    feature_map = read_as.text_or_table_map_spec(files)
+    feature_map = read_as.suggest_map_spec(files)
     print_column_kinds(files, feature_map)
     _print_id_hint(read_as, files)
     if not as_classes:
-        refuse_ids_or_numbers_as_labels(files, ctx.obj)
+        refuse_unlikely_labels(files, ctx.obj)
 
     if dir is not None and not check:
         if not specs and not has_models(dir):
@@ -146,12 +146,12 @@ def _check_options(
         raise typer.BadParameter("one file is called so, and there are others.", param_hint="--name")
 
 
-def _label_as_target_if_fractional(read_as: ReadOptions, sources: list[Path]) -> ReadOptions:
+def _fractional_label_options(read_as: ReadOptions, sources: list[Path]) -> ReadOptions:
     """Return options that read fractional labels as numeric targets.
 
     If the label column has fractions, a message is printed. Otherwise `read_as` is returned.
     """
-    numbers = read_as.with_label_as_target_if_fractional(sources)
+    numbers = read_as.read_fractional_labels(sources)
     if numbers is not read_as:
         y = read_as.options.label
         say(f"{y} has numbers with a fraction, to be predicted: --targets {y}. --as-classes takes them for labels.")
@@ -176,13 +176,17 @@ def _choose_default_model(
     feature_map_spec: parameters of the feature map that encodes the columns of the files.
     """
     from stream_dr.evaluation.comparison import default_estimator_spec
-    from stream_dr.feature_maps.column_report import text_spec_or_table_spec
+    from stream_dr.feature_maps.column_report import suitable_map_spec
 
-    first = next(iter(files.values())).first if files else next((b for _, b in open_dataset(sources).events()), None)
+    if files:
+        first = next(iter(files.values())).first
+    else:
+        first = next((b for _, b in open_dataset(sources).events()), None)
     if first is None:
         raise typer.BadParameter("the shards have no rows to choose a model by.", param_hint="--model")
     from_shards = first.table and not files
-    feature_map_spec = text_spec_or_table_spec(first.X, feature_map_spec) if from_shards else feature_map_spec
+    if from_shards:
+        feature_map_spec = suitable_map_spec(first.X, feature_map_spec)
     key, params = default_estimator_spec(first, feature_map_spec)
     if from_shards:
         # Add the map for shards here, because `store_and_learn_files` adds maps for files only.
@@ -232,13 +236,13 @@ def store_and_learn_files(
         True to compute exact solutions if they predict better than approximate solutions.
     """
     if (first := first_table_block(files)) is not None:
-        feature_map = read_as.text_or_table_map_spec(files)
-        specs = add_missing_maps_and_lda_ridge(specs, first, feature_map, read_as.table_map_spec())
+        feature_map = read_as.suggest_map_spec(files)
+        specs = complete_specs(specs, first, feature_map, read_as.table_map_spec())
     check_model_specs(specs)
-    with _create_folder_or_undo(dir):
+    with _create_folder(dir):
         shards = _store_as_shards(dir, files, name)
         dataset = open_dataset([shards.get(path, path) for path in sources], settings.skip_damaged)
-        replay_and_report(dir, dataset, specs, settings, out, refine_if_better=refine_if_better)
+        replay_files(dir, dataset, specs, settings, out, refine_if_better=refine_if_better)
 
 
 def print_column_kinds(files: dict[Path, "FileSource"], feature_map_spec: JsonDict, with_hints: bool = True) -> None:
@@ -272,8 +276,12 @@ def print_column_kinds(files: dict[Path, "FileSource"], feature_map_spec: JsonDi
             continue
 
         names = f": {', '.join(first.names[:8])}{' …' if len(first.names) > 8 else ''}" if first.names else ""
-        kind = "no targets" if first.y is None else f"{first.y.kind} targets"
-        rows = "sparse" if first.sparse else "all numbers"
+        kind = "no targets"
+        if first.y is not None:
+            kind = f"{first.y.kind} targets"
+        rows = "all numbers"
+        if first.sparse:
+            rows = "sparse"
         say(f"{path} ({source.format}): {first.features} features, {rows}{names}; {kind}")
 
 
@@ -287,7 +295,9 @@ def _command_option(name_and_json_value: str) -> str:
     """
     name, _, text = name_and_json_value.partition("=")
     value = json.loads(text)
-    words = [f"{column}={kind}" for column, kind in value.items()] if isinstance(value, dict) else value
+    words = value
+    if isinstance(value, dict):
+        words = [f"{column}={kind}" for column, kind in value.items()]
     return f"--{name.rstrip('_').replace('_', '-')} {shlex.quote(words[0] if isinstance(words, list) else str(words))}"
 
 
@@ -300,17 +310,17 @@ def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | Non
 
     Returns the folder of each file's shards, by the file's path.
     """
-    from stream_dr.directory.learned_sources import write_shards_owned_by_directory
+    from stream_dr.directory.learned_sources import write_owned_shards
 
     folders = {}
     with DirectoryLock(dir), ProgressBar("read", None) as bar:
         for path, source in files.items():
-            folders[path] = write_shards_owned_by_directory(dir, source, name, bar.show)
+            folders[path] = write_owned_shards(dir, source, name, bar.show)
     return folders
 
 
 @contextmanager
-def _create_folder_or_undo(dir: Path) -> Iterator[None]:
+def _create_folder(dir: Path) -> Iterator[None]:
     """Create the folder `dir`, and remove it on failure.
 
     The failure is an error in the with-block. The folder stays if it existed before, or if it has
@@ -372,16 +382,17 @@ def replay(
         stream-dr replay shards/ --model lda=lda:n_components=9 --dir D
         stream-dr replay shards/ --model lda=lda --model pca=ccipca:n_components=20 --dir D
     """
-    from stream_dr.distributed.parts import thread_plan_runner
     from stream_dr.running.driver import RunSettings
     from stream_dr.running.replay import ReplaySettings
 
     specs = parse_model_specs(model)
     if workers is not None or scheduler is not None:
-        read_as.refuse_paths_other_than_shards(sources)
+        read_as.refuse_other_than_shards(sources)
     read_as.refuse_unsupported_options(sources)
 
-    dataset = open_dataset(sources, skip_damaged=skip_damaged) if all(map(read_as.reads_as_shards, sources)) else None
+    dataset = None
+    if all(map(read_as.reads_as_shards, sources)):
+        dataset = open_dataset(sources, skip_damaged=skip_damaged)
     if not specs and not has_models(dir):
         raise typer.BadParameter(f"{dir} has no model yet; name one with --model NAME=KEY.", param_hint="--model")
 
@@ -390,15 +401,21 @@ def replay(
     if dataset is None:
         _learn_as_files(read_as, dir, sources, specs, settings)
         return
-    plan_runner = None
+    replay_files(dir, dataset, specs, settings, None, _plan_runner(scheduler, workers))
+
+
+def _plan_runner(scheduler: str | None, workers: int | None) -> "PlanRunner | None":
+    """Return the function that runs tasks on a cluster or in threads."""
     if scheduler is not None:
         # Dask is an extra, and is loaded only if a cluster is used.
         from stream_dr.distributed.cluster import dask_plan_runner
 
-        plan_runner = dask_plan_runner(scheduler)
-    elif workers is not None:
-        plan_runner = thread_plan_runner(workers)
-    replay_and_report(dir, dataset, specs, settings, None, plan_runner)
+        return dask_plan_runner(scheduler)
+    if workers is not None:
+        from stream_dr.distributed.parts import thread_plan_runner
+
+        return thread_plan_runner(workers)
+    return None
 
 
 def _learn_as_files(
@@ -407,7 +424,7 @@ def _learn_as_files(
     files = read_as.open_all_but_shards(sources)
     note = f"{', '.join(map(str, files))} hold no shards; they are learned as `stream-dr learn` does"
     say(f"note: {note}, which has more options for a table's columns.")
-    print_column_kinds(files, read_as.text_or_table_map_spec(files), with_hints=False)
+    print_column_kinds(files, read_as.suggest_map_spec(files), with_hints=False)
     store_and_learn_files(dir, sources, files, specs, read_as, settings)
 
 
@@ -418,7 +435,7 @@ ALLOWED_LABELS = "STREAM_DR_ALLOWED_LABELS"
 """Environment variable with the labels that batches may have."""
 
 
-def replay_and_report(
+def replay_files(
     dir: Path,
     dataset: Dataset,
     specs: ModelSpecs,
@@ -448,13 +465,12 @@ def replay_and_report(
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.parts import replay_in_parallel_tasks
-    from stream_dr.running.query import project
     from stream_dr.running.replay import replay as run
     from stream_dr.running.warm_up import warm_up
 
     _print_repeated_shards(dataset)
     opened = Directory(dir, n_features=dataset.n_features, allowed_labels=_allowed_labels_from_environment())
-    with opened as directory, _add_models_or_undo(directory, specs):
+    with opened as directory, _add_models(directory, specs):
         # Compile numba functions first. Otherwise the progress bar would count this time.
         warm_up([model.estimator for model in directory.models.values()], say, json=False)
         with ProgressBar("replay", dataset.rows) as bar:
@@ -464,7 +480,9 @@ def replay_and_report(
                 rates = "".join(f", {name} {time.rows_per_second:,.0f}/s" for name, time in times.items() if time.rows)
                 bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards{rates}", p.phase)
 
-            run_replay = run if plan_runner is None else partial(replay_in_parallel_tasks, plan_runner)
+            run_replay = run
+            if plan_runner is not None:
+                run_replay = partial(replay_in_parallel_tasks, plan_runner)
             report = run_replay(directory, dataset, settings, show_replay)
 
         _print_replay_report(directory, report)
@@ -474,9 +492,16 @@ def replay_and_report(
             _refine_where_it_helps(directory, dataset)
         if out is not None:
             name = specs[0].name if specs else next(iter(directory.models))
-            with ProgressBar("transform", dataset.rows) as bar:
-                rows, _ = project(directory, directory.model(name), dataset, out, bar.show)
-            print_result(f"{rows} rows projected by {name} written to {out}")
+            _write_projected(directory, name, dataset, out)
+
+
+def _write_projected(directory: "Directory", name: str, dataset: Dataset, out: Path) -> None:
+    """Write the rows that a model projects to a file."""
+    from stream_dr.running.query import project
+
+    with ProgressBar("transform", dataset.rows) as bar:
+        rows, _ = project(directory, directory.model(name), dataset, out, bar.show)
+    print_result(f"{rows} rows projected by {name} written to {out}")
 
 
 def _print_repeated_shards(dataset: Dataset) -> None:
@@ -506,7 +531,7 @@ def _print_replay_report(directory: "Directory", report: "ReplayReport") -> None
 
 def _print_test_scores(directory: "Directory") -> None:
     """Print each model's score on rows not learned yet."""
-    tested = directory.records.last_scores_by_model_id()
+    tested = directory.records.newest_scores()
     rows = ""
     if directory.schema.target_kind == "multilabel":
         rows = " of rows, by one of their labels"
@@ -542,11 +567,13 @@ def _refine_where_it_helps(directory: "Directory", dataset: Dataset) -> None:
     - If shards are in an object store, no model is refined. A message shows the command that
       refines the model.
     """
-    from stream_dr.running.refine import publish_unrefined_again_and_snapshot
+    from stream_dr.running.refine import publish_unrefined_again
 
     for name, model in directory.models.items():
         # A refined solution is approximate, too, if the model has learned rows since the refine.
-        solution = model.published.projection.solution if model.published else ""
+        solution = ""
+        if model.published:
+            solution = model.published.projection.solution
         unsolved = isinstance(model.solving.error, NeedsRefine)
         approximate = unsolved or solution == "diagonal" or (solution == "refined" and model.stale_rows)
         if not approximate or model.spec.params.get("scatter") == "diagonal":
@@ -559,7 +586,7 @@ def _refine_where_it_helps(directory: "Directory", dataset: Dataset) -> None:
             if unsolved or not hasattr(model.estimator, "predict") or _refining_helps(directory, model):
                 refine_and_print(directory, model, **_REFINE_OPTIONS)
             elif solution == "refined":
-                publish_unrefined_again_and_snapshot(directory, model)
+                publish_unrefined_again(directory, model)
         except CannotRefine as e:
             say(f"note: {name} is not refined: {e}")
 
@@ -569,12 +596,14 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
 
     The scores before and after refining are printed. The model is not changed.
     """
-    from stream_dr.running.refine import held_out_scores_before_and_after
+    from stream_dr.running.refine import held_out_scores
 
-    before, after = held_out_scores_before_and_after(directory, model, **_REFINE_OPTIONS)
+    before, after = held_out_scores(directory, model, **_REFINE_OPTIONS)
     helps = after > before
     scores = f"{before:.3f} from the diagonal, of {after:.3f} refined"
-    outcome = "is refined" if helps else "stays as it is"
+    outcome = "stays as it is"
+    if helps:
+        outcome = "is refined"
     if directory.schema.target_kind == "multilabel":
         scores += " (share of rows with all labels right)"
     say(
@@ -602,7 +631,7 @@ def _allowed_labels_from_environment() -> list[Any] | None:
 
 
 @contextmanager
-def _add_models_or_undo(directory: "Directory", specs: ModelSpecs) -> Iterator[None]:
+def _add_models(directory: "Directory", specs: ModelSpecs) -> Iterator[None]:
     """Add models, and remove them if the with-block fails.
 
     The with-block fails if it raises a StreamDRError. Even then, a model stays in these cases:

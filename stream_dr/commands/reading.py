@@ -70,17 +70,19 @@ class ReadOptions(NamedTuple):
         kinds = {name: kind for name, kind in self.options.kinds if kind != "feature"}
         return {"map": "table"} | ({"as_": kinds} if kinds else {}) | self.map
 
-    def text_or_table_map_spec(self, files: dict[Path, "FileSource"]) -> JsonDict:
+    def suggest_map_spec(self, files: dict[Path, "FileSource"]) -> JsonDict:
         """Return parameters of a feature map that suits these files.
 
         The feature map is `text` if all columns are prose, and `table` otherwise.
 
         files: opened files by path.
         """
-        from stream_dr.feature_maps.column_report import text_spec_or_table_spec
+        from stream_dr.feature_maps.column_report import suitable_map_spec
 
         rows = first_table_block(files)
-        return self.table_map_spec() if rows is None else text_spec_or_table_spec(rows.X, self.table_map_spec())
+        if rows is None:
+            return self.table_map_spec()
+        return suitable_map_spec(rows.X, self.table_map_spec())
 
     def reads_as_shards(self, path: Path) -> bool:
         """True if a path is read as shards.
@@ -131,21 +133,26 @@ class ReadOptions(NamedTuple):
 
         return open_source(list(sources), self.format, self.options)
 
-    def with_label_as_target_if_fractional(self, sources: Sequence[Path]) -> Self:
+    def read_fractional_labels(self, sources: Sequence[Path]) -> Self:
         """Return options that read fractional labels as numeric targets.
 
         If the labels in the first rows of the files have no fraction, `self` is returned.
         """
         label = self.options.label
         numbers = self.with_options(label=None, targets=label)
-        return numbers if label is not None and any(map(numbers.has_fractional_targets, sources)) else self
+        if label is not None and any(map(numbers.has_fractional_targets, sources)):
+            return numbers
+        return self
 
     def has_fractional_targets(self, path: Path) -> bool:
         """True if some of a file's first targets have fractions."""
         # Targets that are words raise an error here, so the answer is False.
         # An error in the file itself is raised again when the file's rows are learned.
         try:
-            first = None if self.reads_as_shards(path) else self.open_files_as_one([path]).first
+            if self.reads_as_shards(path):
+                first = None
+            else:
+                first = self.open_files_as_one([path]).first
         except StreamDRError:
             return False
         values = None if first is None or first.y is None else first.y.values
@@ -161,8 +168,12 @@ class ReadOptions(NamedTuple):
         """
         from stream_dr.feature_maps.widths import likely_id_column
 
-        first = next(iter(files.values())).first if files and self.options.id is None else None
-        return None if first is None or first.names is None else likely_id_column(first.X, first.names)
+        first = None
+        if files and self.options.id is None:
+            first = next(iter(files.values())).first
+        if first is None or first.names is None:
+            return None
+        return likely_id_column(first.X, first.names)
 
     def open_as_one_source(self, sources: Sequence[Path], skip_damaged: bool = False) -> Source:
         """Open shards and files of any formats as one source.
@@ -175,7 +186,7 @@ class ReadOptions(NamedTuple):
         opened = [files.get(path) or self.open_shards_as_one([path], skip_damaged) for path in sources]
         return _ChainedSources(opened)
 
-    def refuse_paths_other_than_shards(self, sources: Sequence[Path]) -> None:
+    def refuse_other_than_shards(self, sources: Sequence[Path]) -> None:
         """Raise typer.BadParameter unless all sources are shards.
 
         Folders of shards are allowed, too.
@@ -191,14 +202,14 @@ class ReadOptions(NamedTuple):
 
         Raises typer.BadParameter if one of the sources is not a shard or a folder of shards.
         """
-        self.refuse_paths_other_than_shards(sources)
+        self.refuse_other_than_shards(sources)
         dataset = open_dataset(list(sources), skip_damaged=skip_damaged)
         for text in dataset.skipped:
             say(f"skipped: {text}")
         return dataset
 
 
-def refuse_ids_or_numbers_as_labels(files: dict[Path, "FileSource"], command_words: list[str]) -> None:
+def refuse_unlikely_labels(files: dict[Path, "FileSource"], command_words: list[str]) -> None:
     """Raise typer.BadParameter if labels look like numbers or ids.
 
     The error proposes other commands.
@@ -206,14 +217,14 @@ def refuse_ids_or_numbers_as_labels(files: dict[Path, "FileSource"], command_wor
     files: opened files by path.
     command_words: words of the command line. The proposed commands are made of these words.
     """
-    from stream_dr.batch.parsing import has_too_many_labels_for_classes
+    from stream_dr.batch.parsing import are_probably_measurements
 
     for path, source in files.items():
         first = source.first
         column = source.options.label
         if first is None or first.y is None:
             continue
-        if not has_too_many_labels_for_classes(first.y.kind, len(first.y.labels), first.rows):
+        if not are_probably_measurements(first.y.kind, len(first.y.labels), first.rows):
             continue
 
         numbers = ["--targets" + word[7:] if word.split("=")[0] == "--label" else word for word in command_words]
@@ -236,7 +247,9 @@ def first_table_block(files: dict[Path, "FileSource"]) -> Block | None:
     files: opened files by path.
     """
     source = next((source for source in files.values() if source.raw), None)
-    return None if source is None else source.first or next(source.blocks(), None)
+    if source is None:
+        return None
+    return source.first or next(source.blocks(), None)
 
 
 class _FileOptions(NamedTuple):

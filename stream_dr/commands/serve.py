@@ -88,14 +88,14 @@ def demo(
             # The phase as title starts the time anew, after compiling.
             bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards", p.phase)
 
-        rates = steps.replay_shards_and_return_rates(dir, shards[: steps.REPLAYED], steps.MODELS, show_replay, say)
+        rates = steps.measure_replay(dir, shards[: steps.REPLAYED], steps.MODELS, show_replay, say)
 
     # The service needs the main thread, so the client of the service runs in another thread.
     errors: list[Exception] = []
 
     def post_and_stop(address: str) -> None:
         try:
-            _post_shards_and_report(address, dir, shards[steps.REPLAYED :], data, rates, exit)
+            _post_shards(address, dir, shards[steps.REPLAYED :], data, rates, exit)
         except Exception as e:
             errors.append(e)
         if exit or errors:
@@ -110,7 +110,7 @@ def demo(
     raise typer.Exit(status)
 
 
-def _post_shards_and_report(
+def _post_shards(
     address: str, dir: Path, shards: list[Path], data: Any, replay_rates: dict[str, float], exit_at_end: bool
 ) -> None:
     """Post shards to the service, print result tables, and write the report.
@@ -136,7 +136,7 @@ def _post_shards_and_report(
     caption = f"of {len(data.y_held_out):,} others; all rows dense would take {dense_gb:.1f} GB"
     documents = steps.score_served_models(address, data, replay_rates)
     _print_score_table("The topic of a document: that of the nearest one learned", documents, caption)
-    digits = steps.learn_and_score_digits(dir / "digits")
+    digits = steps.learn_digits(dir / "digits")
     caption = "of 359 others, of 64 numbers each"
     _print_score_table("A handwritten digit: that of the nearest class mean", digits, caption)
 
@@ -155,7 +155,9 @@ def _print_score_table(title: str, lines: list[Any], caption: str) -> None:
     for column in ("model", "components", "rows seen", "accuracy", "bytes a row", "µs a query", "rows/s"):
         table.add_column(column, justify="left" if column == "model" else "right")
     for line in lines:
-        rate = "–" if line.rate is None else f"{line.rate:,.0f}"
+        rate = "–"
+        if line.rate is not None:
+            rate = f"{line.rate:,.0f}"
         figures = (f"{line.accuracy:.3f}", f"{line.bytes:,.0f}", f"{line.seconds * 1e6:,.1f}")
         table.add_row(line.model, f"{line.components:,}", f"{line.rows}", *figures, rate)
     Console(width=100).print(table)

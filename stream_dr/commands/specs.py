@@ -200,7 +200,7 @@ def check_model_specs(specs: ModelSpecs) -> None:
         load(key, max_bytes=None) if key.endswith(SAVED_SUFFIX) else make(key, params)
 
 
-def add_missing_maps_and_lda_ridge(
+def complete_specs(
     specs: ModelSpecs, first_block: "Block", default_map: JsonDict, table_map_from_options: JsonDict
 ) -> ModelSpecs:
     """Add a feature map to models that learn a table.
@@ -220,7 +220,7 @@ def add_missing_maps_and_lda_ridge(
         Feature map with the options of the command line, for models whose "feature_map" is
         {"map": "table"}, without options.
     """
-    from stream_dr.evaluation.comparison import RIDGES, kind_of_rows_for_ridge
+    from stream_dr.evaluation.comparison import RIDGES, ridge_row_kind
 
     mapped = []
     for name, key, params in specs:
@@ -230,7 +230,7 @@ def add_missing_maps_and_lda_ridge(
                 feature_map = table_map_from_options
             ridge: JsonDict = {}
             if key == "lda" and not {"gamma", "shrinkage"} & params.keys():
-                kind = kind_of_rows_for_ridge(first_block, feature_map)
+                kind = ridge_row_kind(first_block, feature_map)
                 if "words" in kind:
                     ridge = RIDGES[kind]
                     say(f"{name} learns {kind}, with a ridge: --model {format_spec(name, key, params | ridge)}.")

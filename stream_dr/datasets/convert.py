@@ -31,7 +31,7 @@ from stream_dr.datasets.readers.matrices import split_block
 from stream_dr.datasets.readers.rcv1 import read_indicator_matrix
 from stream_dr.datasets.sources import Options, open_source
 from stream_dr.errors import InvalidParameter, SourceMissing, did_you_mean
-from stream_dr.shards.folder import Manifest, WriteProgress, leftovers_or_raise_if_shards, write_shards
+from stream_dr.shards.folder import Manifest, WriteProgress, find_leftovers, write_shards
 
 if TYPE_CHECKING:
     from sklearn.utils import Bunch
@@ -71,7 +71,7 @@ def convert(
     Raises OutputExists, InsufficientStorage, and the errors of `open_source` and of reading. If an
     error is raised, no manifest is written.
     """
-    leftovers_or_raise_if_shards(output_folder)
+    find_leftovers(output_folder)
 
     # Let all features be numbers unless the caller sets `raw`. The first rows do not decide.
     source = open_source(paths, format, options._replace(raw=bool(options.raw)))
@@ -147,13 +147,7 @@ def _download_dataset_parts(dataset_name: str) -> list[_DatasetPart]:
 
 
 def _fetch_news20(dataset_name_for_errors: str, subset: Literal["train", "test"]) -> _DatasetPart:
-    """Fetch the training or test rows of 20 Newsgroups.
-
-    The label of a row is the name of its newsgroup.
-
-    dataset_name_for_errors: name of the data set, for the error message.
-    subset: "train" for the training rows, "test" for the test rows.
-    """
+    """Fetch rows of 20 Newsgroups, whose labels are names of newsgroups."""
     fetcher = "fetch_20newsgroups_vectorized"
     bunch = _call_sklearn_fetcher(
         dataset_name_for_errors, "20news-bydate", "--format mat or libsvm", fetcher, subset=subset, normalize=False
@@ -178,8 +172,11 @@ def _fetch_openml(prefixed_name: str) -> _DatasetPart:
     bunch = _call_sklearn_fetcher(prefixed_name, title, options, "fetch_openml", name=title, version=number)
 
     X, feature_names = as_rows(bunch.data)
-    targets = None if bunch.target is None else np.asarray(bunch.target)
-    return _DatasetPart("", X.shape[1] if sp.issparse(X) else None, _split_into_blocks(X, targets, feature_names))
+    targets = None
+    if bunch.target is not None:
+        targets = np.asarray(bunch.target)
+    n_features = X.shape[1] if sp.issparse(X) else None
+    return _DatasetPart("", n_features, _split_into_blocks(X, targets, feature_names))
 
 
 def _split_into_blocks(
@@ -191,11 +188,15 @@ def _split_into_blocks(
         list has labels. None if the rows have no targets.
     feature_names: names of the features, or None.
     """
-    X = sp.csr_matrix(X, dtype=np.float64) if sp.issparse(X) else X
+    if sp.issparse(X):
+        X = sp.csr_matrix(X, dtype=np.float64)
     is_continuous = isinstance(targets, np.ndarray) and targets.dtype.kind == "f"
     parse = continuous_targets if is_continuous else class_targets
 
-    return split_block(Block(X, None if targets is None else parse(list(targets)), names=feature_names))
+    y = None
+    if targets is not None:
+        y = parse(list(targets))
+    return split_block(Block(X, y, names=feature_names))
 
 
 def _call_sklearn_fetcher(

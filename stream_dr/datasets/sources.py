@@ -106,12 +106,11 @@ class Options(NamedTuple):
 
 
 def _chosen_options(options: Options) -> JsonDict:
-    """Return the options that do not have their default values, by name.
-
-    `raw` is not included, because any format may have it.
-    """
+    """Return the options that differ from their defaults, except `raw`."""
     defaults = Options._field_defaults
-    return {name: value for name, value in options._asdict().items() if value != defaults[name] and name != "raw"}
+    given = options._asdict()
+    del given["raw"]
+    return {name: value for name, value in given.items() if value != defaults[name]}
 
 
 _TABLE_OPTIONS = ("label", "labels", "targets", "weight", "id", "drop", "raw", "kinds", "separator")
@@ -227,7 +226,9 @@ class FileSource:
         """
         # `read_csv` needs an argument to read only the start of the file.
         # Other readers read only as many rows as are taken from their iterator.
-        more_arguments = {"head_only": True} if self.format == "csv" else {}
+        more_arguments = {}
+        if self.format == "csv":
+            more_arguments = {"head_only": True}
         return next(self._read_file_blocks(self.paths[0], **more_arguments), None)
 
     @property
@@ -264,8 +265,12 @@ class FileSource:
 
         feature_names: names of the feature columns to read. None: all columns.
         """
-        first = self.first if self.format in TABLES and feature_names else None
-        names = first.names if first is not None else None
+        first = None
+        if self.format in TABLES and feature_names:
+            first = self.first
+        names = None
+        if first is not None:
+            names = first.names
         extra = [name for name in names or () if name not in (feature_names or ())]
         if not extra:
             return self, []
@@ -338,7 +343,10 @@ def open_source(
     >>> [block.rows for _, block in source.events()]
     [3]
     """
-    path_list = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if isinstance(paths, str | os.PathLike):
+        path_list = [paths]
+    else:
+        path_list = list(paths)
     if not path_list:
         raise InvalidParameter("no file is named; name one or several.")
     path_list = [file for path in path_list for file in files_of_folder(path)]
@@ -363,8 +371,8 @@ def files_of_folder(path: FileName) -> list[FileName]:
     folder = Path(path)
     if not folder.is_dir() or (folder / MANIFEST_NAME).exists() or (folder / UNFINISHED).exists():
         return [path]
-    files = [file for file in sorted(folder.iterdir()) if file.name[0] not in "_." and _suffix_of(file) in _SUFFIXES]
-    return list(files) or [path]
+    shown = [file for file in sorted(folder.iterdir()) if file.name[0] not in "_."]
+    return [file for file in shown if _suffix_of(file) in _SUFFIXES] or [path]
 
 
 def _check_option_values(format: str, options: Options) -> None:
@@ -395,22 +403,15 @@ def _first_bytes(path: Path) -> bytes:
 
 
 def _size_and_change_time(path: Path) -> tuple[int, int]:
-    """Return a file's size (bytes) and time of change (nanoseconds).
-
-    The caller compares these values before and after reading, to see whether the file has changed.
-    If the path names a member of an archive or a table of a database, the values of the whole
-    archive or database are returned. Raises SourceMissing.
-    """
+    """Return the size (bytes) and change time (ns) of a file, or of its archive."""
+    # The caller compares them before and after reading, to see whether the file has changed.
     check_file_exists(path)
     status = Path(str(path).partition("!")[0]).stat()
     return status.st_size, status.st_mtime_ns
 
 
 def _roles_from_options(options: Options) -> ColumnRoles:
-    """Return the roles that the options give to columns.
-
-    The roles are label, labels, target, weight, id, drop and feature.
-    """
+    """Return the roles that the options give to columns."""
     labels, target, drop = map(_split_column_names, (options.labels, options.targets, options.drop))
     feature = tuple(name for name, kind in options.kinds if kind == "feature")
     kinds = tuple((name, kind) for name, kind in options.kinds if kind != "feature")
@@ -429,10 +430,7 @@ def _roles_from_options(options: Options) -> ColumnRoles:
 
 
 def _split_column_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return names of columns as a tuple.
-
-    names: a string of names separated by commas, a sequence of names, or None.
-    """
+    """Return names, which may be separated by commas, as a tuple."""
     if isinstance(names, str):
         return tuple(name.strip() for name in names.split(","))
     return tuple(names or ())

@@ -111,13 +111,13 @@ def _copy_at_one_moment(
             models = _model_names_and_ids(directory_path)
             open_files: dict[Path, BinaryIO] = {}
             try:
-                for name in _paths_to_copy_with_log(directory_path, models):
+                for name in _paths_to_copy(directory_path, models):
                     open_files[name] = attempt.enter_context((directory_path / name).open("rb"))
             except FileNotFoundError:
                 continue
 
             with copy.open_source_index_snapshot() as index:
-                if list(open_files) != _paths_to_copy_with_log(directory_path, models):
+                if list(open_files) != _paths_to_copy(directory_path, models):
                     continue
                 copy.copy_index_and_rest(index)
                 if copy.source_overwritten_since(index):
@@ -149,7 +149,7 @@ def _total_bytes(path: Path) -> int:
     return size
 
 
-def _paths_to_copy_with_log(path: Path, model_names_and_ids: list[tuple[str, int]]) -> list[Path]:
+def _paths_to_copy(path: Path, model_names_and_ids: list[tuple[str, int]]) -> list[Path]:
     """Return the paths of files to copy with the log.
 
     The files are the snapshots and other files of each model, and places.json. Files that do not
@@ -190,7 +190,7 @@ def _new_directory(target: Path) -> Iterator[Path]:
             disk.fsync_directory(target.parent)
         except BaseException as e:
             shutil.rmtree(temporary, ignore_errors=True)
-            if disk.is_disk_full_or_read_only(e):
+            if disk.is_disk_unwritable(e):
                 raise disk.cannot_write_error(target, str(e)) from e
             raise
 

@@ -222,7 +222,7 @@ class Directory(AbstractContextManager["Directory"]):
 
         for entry in self.table.entries():
             self.models[entry.name] = self._restore_from_snapshot(entry)
-        self.schema = self._schema_with_settings_and_estimators()
+        self.schema = self._completed_schema()
 
         if self.writable:
             self._remove_orphan_snapshots()
@@ -360,7 +360,7 @@ class Directory(AbstractContextManager["Directory"]):
         with self.retention.lock, self.append_lock:
             known = self.models.get(name)
             if known is not None:
-                return self._set_policies_if_same_spec(known, spec, policy, refine), False
+                return self._set_policies(known, spec, policy, refine), False
 
             # Check the start and the estimator before the model is added to the table.
             first_position = self._first_position_to_learn(start)
@@ -415,7 +415,7 @@ class Directory(AbstractContextManager["Directory"]):
         with self.retention.lock, self.append_lock:
             known = self.models.get(name)
             if known is not None:
-                return self._set_policies_if_same_spec(known, spec, policy, None), False
+                return self._set_policies(known, spec, policy, None), False
 
             check_can_continue_stream(estimator, self.schema, self.limits)
             arrays, _ = pack(estimator.state_)
@@ -432,7 +432,7 @@ class Directory(AbstractContextManager["Directory"]):
             snapshot.adopt_saved_estimator(model, estimator)
             model.mark_live()
             self.models = {**self.models, name: model}
-            self.schema = self._schema_with_settings_and_estimators()
+            self.schema = self._completed_schema()
             return model, True
 
     def remove_model(self, name: str) -> Model:
@@ -444,7 +444,7 @@ class Directory(AbstractContextManager["Directory"]):
             model = self.model(name)
             self.table.remove(model.id)
             self.models = {n: m for n, m in self.models.items() if n != name}
-            self.schema = self._schema_with_settings_and_estimators()
+            self.schema = self._completed_schema()
 
         failpoint("models.removed")
         snapshot.remove_snapshots(self.path, model)
@@ -485,7 +485,7 @@ class Directory(AbstractContextManager["Directory"]):
         """
         if model.failure is not None and not model.failure.is_retried_on_restart:
             self.table.set_failure(model.id, model.failure)
-            snapshot.write_published_of_failed_model(model, self.path)
+            snapshot.write_failed_projection(model, self.path)
 
     def close(self) -> None:
         """Close the log and release the lock, without writing snapshots."""
@@ -503,7 +503,7 @@ class Directory(AbstractContextManager["Directory"]):
             self._recorded_schema,
             self.active_models,
             self.limits,
-            self.history.check_needed_events_in_log,
+            self.history.check_needed_events,
         )
 
     @contextmanager
@@ -551,9 +551,9 @@ class Directory(AbstractContextManager["Directory"]):
         if self.log.rows_appended and not changes:
             raise DamagedFile(f"{self.log.path} has rows, and nothing says of what schema. Restore it from a copy.")
         self._recorded_schema = apply_deltas(Schema(), changes)
-        self.schema = self._schema_with_settings_and_estimators()
+        self.schema = self._completed_schema()
 
-    def _schema_with_settings_and_estimators(self) -> Schema:
+    def _completed_schema(self) -> Schema:
         """Return the recorded schema, completed by settings and saved estimators.
 
         The saved estimators are those that were added as models after the log's last event. The
@@ -572,7 +572,7 @@ class Directory(AbstractContextManager["Directory"]):
                 schema = extend_by_accumulator_schema(schema, model.accumulator, model.names)
         return schema
 
-    def _set_policies_if_same_spec(
+    def _set_policies(
         self, model: Model, requested_spec: Spec, publish: PublishPolicy | None, refine: RefinePolicy | None
     ) -> Model:
         """Set the policies of a model that exists already.

@@ -20,7 +20,7 @@ import orjson
 
 from stream_dr.batch.arrow import block_from_arrow, read_arrow
 from stream_dr.batch.block import Block
-from stream_dr.batch.json_rows import block_from_json, refuse_too_many_missing_values
+from stream_dr.batch.json_rows import block_from_json, refuse_missing_values
 from stream_dr.batch.messages import FIRST_BYTES
 from stream_dr.batch.sparse import checked_csr
 from stream_dr.errors import InvalidRows, LimitExceeded, MalformedInput
@@ -243,7 +243,7 @@ def parse_rows(
             raise _other_format_error(body, media) from e
         raise MalformedInput(f"body is not JSON ({e}); send {{'rows': [[…], …], 'labels': […]}}.") from e
     if limits:
-        refuse_too_many_missing_values(obj)
+        refuse_missing_values(obj)
     return block_from_json(obj)
 
 

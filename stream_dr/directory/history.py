@@ -85,7 +85,7 @@ class Decoder:
             self._shards[shard] = find_shard(self._path, *shard)
         return schema.conform(self._shards[shard].read(reference.batch))
 
-    def decode_rows_with_row_numbers(self, event: Event, schema: Schema) -> NumberedRows | None:
+    def decode_numbered_rows(self, event: Event, schema: Schema) -> NumberedRows | None:
         """Return an event's rows, and their original numbers (rows,).
 
         The original number of a row is its index among the event's rows when the event was
@@ -163,7 +163,7 @@ class History:
 
         Returns (Block, original numbers (rows,) of the rows), or None if there are no rows.
         """
-        return Decoder(self._path).decode_rows_with_row_numbers(event, self._schema())
+        return Decoder(self._path).decode_numbered_rows(event, self._schema())
 
     def events(
         self,
@@ -203,7 +203,7 @@ class History:
 
         Returns None if all of these rows were unlearned.
         """
-        stays = ~mask_of_numbers(row_numbers, self._unlearned_row_numbers_or_all(position, unlearn_horizon + 1))
+        stays = ~mask_of_numbers(row_numbers, self._unlearned_row_numbers(position, unlearn_horizon + 1))
         if stays.all():
             return block, row_numbers
         return (block.take(np.flatnonzero(stays)), row_numbers[stays]) if stays.any() else None
@@ -218,7 +218,7 @@ class History:
         unlearn_horizon: only unlearn events up to this position are applied.
         """
         for event in self._read_events(after, until):
-            removed = self._unlearned_row_numbers_or_all(event.position, unlearn_horizon + 1)
+            removed = self._unlearned_row_numbers(event.position, unlearn_horizon + 1)
             if event.kind != "unlearn" and event.body and removed is not None:
                 yield event.position, parse_reference(event.body) if event.kind == "reference" and not removed else None
 
@@ -234,8 +234,8 @@ class History:
         decoder = Decoder(self._path)
         for position in sorted(p for p in removal if after < p < until):
             for event in self._read_events(position - 1, position):
-                removed_before = self._unlearned_row_numbers_or_all(position, until)
-                stored = decoder.decode_rows_with_row_numbers(event, self._schema())
+                removed_before = self._unlearned_row_numbers(position, until)
+                stored = decoder.decode_numbered_rows(event, self._schema())
                 if stored is None:
                     continue
 
@@ -265,7 +265,7 @@ class History:
                 found[position] = first
         return found
 
-    def removal_of_events_and_ids(self, positions: Sequence[int], ids: Sequence[str | int]) -> Removal:
+    def parse_named_removal(self, positions: Sequence[int], ids: Sequence[str | int]) -> Removal:
         """Return the Removal of rows that an unlearn request names.
 
         positions: positions of events of which all rows are to be unlearned.
@@ -281,7 +281,7 @@ class History:
         """
         if not positions and not ids:
             raise InvalidParameter("nothing to unlearn was named; give positions or ids.")
-        self.check_needed_events_in_log({})
+        self.check_needed_events({})
         for position in positions:
             if not 0 <= position <= self._log.last:
                 raise InvalidParameter(f"position {position} is not in the log; it ends at {self._log.last}.")
@@ -296,7 +296,7 @@ class History:
         found_ids = set[str]()
         decoder = Decoder(self._path)
         last = self._log.last
-        for position in self._log.positions_that_may_have_ids(id_hashes(wanted)):
+        for position in self._log.positions_with_ids(id_hashes(wanted)):
             for event in self._read_events(position - 1, position):
                 remaining = self._remaining_rows_of_event(event, decoder, last)
                 if remaining is None or remaining[0].ids is None:
@@ -313,7 +313,7 @@ class History:
             raise InvalidParameter(f"no learned row has the ids {sorted(missing)[:5]}; nothing was taken out.")
         return removal
 
-    def check_needed_events_in_log(self, removal: Removal) -> None:
+    def check_needed_events(self, removal: Removal) -> None:
         """Raise HistoryGone if events needed to unlearn rows were dropped.
 
         The needed events are
@@ -343,12 +343,12 @@ class History:
 
         Returns None if the event has no such rows.
         """
-        if self._unlearned_row_numbers_or_all(event.position, unlearn_horizon + 1) is None:
+        if self._unlearned_row_numbers(event.position, unlearn_horizon + 1) is None:
             return None
-        stored = decoder.decode_rows_with_row_numbers(event, self._schema())
+        stored = decoder.decode_numbered_rows(event, self._schema())
         return None if stored is None else self.without_unlearned_rows(event.position, *stored, unlearn_horizon)
 
-    def _unlearned_row_numbers_or_all(self, position: int, before_position: int) -> Sequence[int] | None:
+    def _unlearned_row_numbers(self, position: int, before_position: int) -> Sequence[int] | None:
         """Return the original numbers of an event's unlearned rows.
 
         position: position of the event.

@@ -32,7 +32,7 @@ NOTE = "source.json"
 NOTE_FORMAT = 1
 
 
-def write_shards_owned_by_directory(
+def write_owned_shards(
     directory_path: Path, source: FileSource, name: str | None = None, progress: Callable[[int], object] | None = None
 ) -> Path:
     """Write a file's rows as shards that the directory owns.

@@ -139,7 +139,7 @@ class ModelTable:
         with self._change_row("models", "id", id) as db:
             db.execute("UPDATE models SET version_ceiling = ? WHERE id = ?", (ceiling, id))
 
-    def target_passes_of_unfinished_replay(self, dataset: str) -> int:
+    def unfinished_target_passes(self, dataset: str) -> int:
         """Return the number of passes of a data set's unfinished replay.
 
         The number includes passes that are done and passes that remain. Returns 0 if no replay of

@@ -87,7 +87,7 @@ def newest_rows(directory: Directory, n_rows: int) -> NewestRows:
     if position < 0 or n_rows <= 0:
         return NewestRows(position)
 
-    first = directory.log.first_position_of_newest_rows(n_rows)
+    first = directory.log.position_before_newest(n_rows)
     blocks = [block for _, block in directory.history.events(first - 1, position)]
 
     # Take rows from the end until there are enough. The first block may be cut.

@@ -108,16 +108,16 @@ class Records:
             ids.
         max_records: maximum number of records. −1 means all.
         """
-        rows = self._select_ids_and_json_texts("id > ? ORDER BY id DESC LIMIT ?", after_id, max_records)
+        rows = self._select_json_texts("id > ? ORDER BY id DESC LIMIT ?", after_id, max_records)
         return [(id, json.loads(text)) for id, text in reversed(rows)]
 
-    def last_scores_by_model_id(self) -> dict[int, JsonDict]:
+    def newest_scores(self) -> dict[int, JsonDict]:
         """Return each model's newest test scores, by model id.
 
         Models that were never tested are left out.
         """
         scores = {}
-        for _, text in self._select_ids_and_json_texts("kind = 'tested' ORDER BY id"):
+        for _, text in self._select_json_texts("kind = 'tested' ORDER BY id"):
             record = json.loads(text)
             scores[record["id"]] = {name: value for name, value in record.items() if name not in _NOT_SCORES}
         return scores
@@ -133,7 +133,7 @@ class Records:
             ):
                 own.backup(copy)
 
-    def _select_ids_and_json_texts(self, condition: str, *values: int) -> list[tuple[int, str]]:
+    def _select_json_texts(self, condition: str, *values: int) -> list[tuple[int, str]]:
         """Return (id, JSON text) of records that meet a condition.
 
         The list is empty if the file is missing or damaged.

@@ -197,7 +197,7 @@ def find_shard(directory_path: Path, uri: str, sha256: str) -> Shard:
         return _open_verified_shard(uri, sha256)
     except (SourceMissing, DamagedShard):
         own = directory_path.absolute().joinpath(SOURCES, *Path(unquote(urlparse(uri).path)).parts[-2:])
-        for place in (_moved_shard_uris_by_sha256(directory_path / PLACES).get(sha256, uri), own.as_uri()):
+        for place in (_moved_shard_uris(directory_path / PLACES).get(sha256, uri), own.as_uri()):
             if place != uri and (place != own.as_uri() or own.exists()):
                 return _open_verified_shard(place, sha256)
         raise
@@ -218,7 +218,7 @@ def store_current_shard_uris(path: Path, log: Log, dataset: Dataset) -> None:
 
     places_file = path / PLACES
     try:
-        known = _moved_shard_uris_by_sha256(places_file)
+        known = _moved_shard_uris(places_file)
     except SourceMissing:
         # Replace a damaged places.json, as if it had no entries.
         known = {}
@@ -245,7 +245,7 @@ def _open_verified_shard(uri: str, sha256: str) -> Shard:
     return shard
 
 
-def _moved_shard_uris_by_sha256(places_file: Path) -> dict[str, str]:
+def _moved_shard_uris(places_file: Path) -> dict[str, str]:
     """Return the URI of each moved shard by its sha256.
 
     places_file: path of places.json. If there is no such file, the result is empty.

@@ -73,7 +73,7 @@ class Retention:
         # Position of the last unlearn event whose rows are all erased from the log.
         self._erased_to = -1
 
-    def drop_unneeded_events_and_count(self, newest_rows_to_keep: int) -> int:
+    def drop_unneeded_events(self, newest_rows_to_keep: int) -> int:
         """Drop the oldest events that no model needs.
 
         newest_rows_to_keep: number of rows at the end of the log that are not dropped.
@@ -81,12 +81,12 @@ class Retention:
         Returns the number of dropped events. Other threads can append while files are removed.
         """
         with self.lock, self.append_lock:
-            first = self._log.hide_events_before_and_return_first(
-                min(self.first_needed_position(), self._log.first_position_of_newest_rows(newest_rows_to_keep))
+            first = self._log.hide_events_before(
+                min(self.first_needed_position(), self._log.position_before_newest(newest_rows_to_keep))
             )
-        return self._log.drop_events_before_and_count(first)
+        return self._log.drop_events_before(first)
 
-    def erase_unlearned_rows_outside_snapshots(self) -> int:
+    def erase_unlearned_rows(self) -> int:
         """Erase the log's unlearned rows that no snapshot includes.
 
         An event is rewritten without these rows. Unlearn events whose rows are all erased are

@@ -48,8 +48,8 @@ from stream_dr.distributed.parts import (
     PlanRunner,
     Task,
     TaskPlan,
-    divide_into_tasks_of_minimum_size,
-    learn_task_or_return_refusal,
+    divide_into_tasks,
+    learn_task,
     merge,
     read_batch,
 )
@@ -105,7 +105,7 @@ def dask_plan_runner(scheduler_address: str) -> PlanRunner:
             specs = [*plan.specs, *(recurrence.spec for recurrence in plan.recurrences)]
             state_bytes = sum(bound_state_bytes(estimator_from_spec(spec), plan.schema) for spec in specs)
             check_workers(client, STATES_IN_MEMORY * state_bytes)
-            return _ClusterRun(client, plan, on_batch).run_and_gather_merged_results()
+            return _ClusterRun(client, plan, on_batch).run_tasks()
 
     return run_on_cluster
 
@@ -177,12 +177,7 @@ def check_workers(client: Client, min_memory_bytes: int = 0) -> None:
 def _refuse_other_versions(
     worker_address: str, worker_versions: dict[str, str], client_versions: dict[str, str]
 ) -> None:
-    """Raise ClusterError if worker and client versions differ.
-
-    worker_address: address of the worker.
-    worker_versions: versions on the worker.
-    client_versions: versions in the client process.
-    """
+    """Raise ClusterError if worker and client versions differ."""
     other = [f"{name} {version}" for name, version in worker_versions.items() if version != client_versions[name]]
     if other:
         mine = ", ".join(f"{name} {client_versions[name]}" for name in client_versions)
@@ -213,10 +208,10 @@ def submit_checked(client: Client, function: Callable[..., Any], *arguments: Any
     arguments: arguments of the function. Dask replaces a future by the future's result.
     key: Dask key of the future. None means a new key.
     """
-    return client.submit(_check_and_call_on_worker, software_versions(), function, *arguments, key=key, pure=False)
+    return client.submit(_call_on_worker, software_versions(), function, *arguments, key=key, pure=False)
 
 
-def _check_and_call_on_worker(client_versions: dict[str, str], function: Callable[..., Any], *arguments: Any) -> Any:
+def _call_on_worker(client_versions: dict[str, str], function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in this worker process.
 
     client_versions: software versions of the client process.
@@ -265,7 +260,7 @@ class _ClusterRun:
         # The last batch of each running task, by (address of the worker, key of the task).
         self._last_batch: dict[tuple[str, str], Reference] = {}
 
-    def run_and_gather_merged_results(self) -> Sequence[PartialResult]:
+    def run_tasks(self) -> Sequence[PartialResult]:
         """Run all tasks of the plan and return their results.
 
         The results are, in this order:
@@ -308,7 +303,7 @@ class _ClusterRun:
         key = f"{self._context.topic}-{level}-{number}"
         if level == 0:
             task = plan.tasks[number]
-            return submit_checked(self._client, _learn_and_report, task, plan.specs, self._context, [], True, key=key)
+            return submit_checked(self._client, _learn_reporting, task, plan.specs, self._context, [], True, key=key)
 
         first_child = Node(level - 1, 2 * number)
         older = self._submit_subtree(first_child)
@@ -327,14 +322,16 @@ class _ClusterRun:
         """
         plan = self._plan
         spec, state = plan.recurrences[recurrence_index]
-        states = [] if state is None else [self._client.scatter(state)]
+        states = []
+        if state is not None:
+            states = [self._client.scatter(state)]
         # Count the rows of each batch as progress once, although several models learn the batch.
         # If models have mergeable states (`plan.specs`), their tasks count all batches.
         # If no model has a mergeable state, the first model of `plan.recurrences` counts them.
         counts_as_progress = not plan.specs and recurrence_index == 0
         key = f"{self._context.topic}-recurrence-{recurrence_index}"
         return submit_checked(
-            self._client, _learn_and_report, plan.whole, (spec,), self._context, states, counts_as_progress, key=key
+            self._client, _learn_reporting, plan.whole, (spec,), self._context, states, counts_as_progress, key=key
         )
 
     def _handle_worker_report(self, event: _ReportEvent) -> None:
@@ -353,7 +350,7 @@ class _ClusterRun:
             self._on_batch(reference)
 
 
-def _learn_and_report(
+def _learn_reporting(
     task: Task, specs: Sequence[Spec], context: _RunContext, initial_states: Sequence[State], counts_as_progress: bool
 ) -> PartialResult:
     """Learn the batches of a task and report each batch.
@@ -369,13 +366,13 @@ def _learn_and_report(
     key = worker.get_current_task()
 
     def report_batch_or_end(reference: Reference | None) -> None:
-        fields = None if reference is None else tuple(reference)
+        fields = None
+        if reference is not None:
+            fields = tuple(reference)
         worker.log_event(context.topic, (worker.address, key, counts_as_progress, fields))
 
     try:
-        return learn_task_or_return_refusal(
-            task, specs, context.schema, context.limits, initial_states, report_batch_or_end
-        )
+        return learn_task(task, specs, context.schema, context.limits, initial_states, report_batch_or_end)
     finally:
         report_batch_or_end(None)
 
@@ -469,7 +466,7 @@ class _ClusterSums:
                 sized.append((current, shard.bytes / shard.rows * reference.rows))
         state_bytes = bound_state_bytes(model.estimator, directory.schema)
         check_workers(client, STATES_IN_MEMORY * state_bytes)
-        self._tasks = divide_into_tasks_of_minimum_size(sized, state_bytes)
+        self._tasks = divide_into_tasks(sized, state_bytes)
         self._sent_context = client.scatter(self._context, broadcast=True)
 
     def __call__(
@@ -490,7 +487,8 @@ class _ClusterSums:
 
         # Merge the sums of neighbouring tasks on the workers until one sum remains.
         while len(parts) > 1:
-            pairs = [submit_checked(client, Sums.merge, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+            neighbours = zip(parts[::2], parts[1::2], strict=False)
+            pairs = [submit_checked(client, Sums.merge, a, b) for a, b in neighbours]
             parts = pairs + parts[2 * len(pairs) :]
 
         # Add up the rows that the log itself holds, while the workers add up the rows in shards.
@@ -551,22 +549,15 @@ class _ShardRows:
 
 
 def _sums_of_task(task: Task, context: _TaskContext, columns_to_multiply: np.ndarray, is_first_pass: bool) -> Sums:
-    """Return the sums of one pass of refine over a task's batches.
-
-    columns_to_multiply: (features, r), columns to multiply the scatter matrix by.
-    is_first_pass: True for the first pass, which also computes the moments of the rows again.
-    """
+    """Return the sums of one pass of refine over a task's batches."""
     return _sums_of_source(context, _ShardRows(task, context), columns_to_multiply, is_first_pass)
 
 
 def _sums_of_source(
     context: _TaskContext, source: Source, columns_to_multiply: np.ndarray, is_first_pass: bool
 ) -> Sums:
-    """Return the sums of one pass of refine over a source's rows.
-
-    columns_to_multiply: (features, r), columns to multiply the scatter matrix by.
-    is_first_pass: True for the first pass, which also computes the moments of the rows again.
-    """
+    """Return the sums of one pass of refine over a source's rows."""
+    # The first pass also computes the moments of the rows again.
     estimator = estimator_from_spec(context.spec)
     moments = estimator.moments(context.state)
     estimator, state, source, names = strip_feature_map(estimator, context.state, source, context.schema.names)

@@ -53,6 +53,7 @@ from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.models.entry import Spec
 from stream_dr.models.limits import Limits
+from stream_dr.models.model import Model
 from stream_dr.models.saved import estimator_from_spec
 from stream_dr.running.replay import Replay, ReplayCallback, ReplayReport, ReplaySettings
 from stream_dr.shards.dataset import Dataset, Shard, open_shard
@@ -149,9 +150,7 @@ class TaskPlan(NamedTuple):
         return number % 2 == 0 and ((number + 1) << level) >= len(self.tasks)
 
 
-def divide_into_tasks_of_minimum_size(
-    batches: Iterable[tuple[Reference, float]], total_state_bytes: int
-) -> tuple[Task, ...]:
+def divide_into_tasks(batches: Iterable[tuple[Reference, float]], total_state_bytes: int) -> tuple[Task, ...]:
     """Divide batches into tasks of consecutive batches.
 
     A task has at least MIN_TASK_ROWS rows. Its rows take at least ROW_TO_STATE_BYTES *
@@ -175,7 +174,9 @@ def divide_into_tasks_of_minimum_size(
             run = []
             rows = 0
             run_bytes = 0.0
-    return (*tasks, Task(tuple(run))) if run else tuple(tasks)
+    if run:
+        return (*tasks, Task(tuple(run)))
+    return tuple(tasks)
 
 
 BatchCallback = Callable[[Reference], None]
@@ -216,7 +217,7 @@ class _Learner(NamedTuple):
     table: None = None
 
 
-def learn_task_or_return_refusal(
+def learn_task(
     task: Task,
     specs: Sequence[Spec],
     schema: Schema,
@@ -239,7 +240,8 @@ def learn_task_or_return_refusal(
     """
     learners = [_Learner(estimator_from_spec(spec)) for spec in specs]
     estimators = [learner.estimator for learner in learners]
-    accumulators = [e.accumulator(s) for e, s in zip(estimators, initial_states or [None] * len(specs), strict=True)]
+    states = initial_states or [None] * len(specs)
+    accumulators = [e.accumulator(state) for e, state in zip(estimators, states, strict=True)]
     outlines = []
 
     for reference in task.references:
@@ -254,7 +256,7 @@ def learn_task_or_return_refusal(
                 accumulator.add(estimator.block_to_learn(block))
         except StreamDRError as e:
             return PartialResult((), (), type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details))
-        outlines.append(row_with_target_or_first(block))
+        outlines.append(representative_row(block))
 
     # If a model's states cannot be merged, its state is no AdditiveState. No caller merges it.
     learned = tuple(cast(AdditiveState, accumulator.freeze()) for accumulator in accumulators)
@@ -277,15 +279,17 @@ def merge(older: PartialResult, newer: PartialResult) -> PartialResult:
     return PartialResult(states, older.outlines + newer.outlines)
 
 
-def row_with_target_or_first(block: Block) -> Block:
+def representative_row(block: Block) -> Block:
     """Return a Block with one row of a batch.
 
     The Block has the batch's number of features and its list of labels. The row is the first row
     with a target. If no row has a target, the row is the batch's first row.
     """
     y = block.y
-    has_targets = y is not None and y.present is not None and y.present.any()
-    return block.take(np.flatnonzero(y.present)[:1] if has_targets else np.array([0]))
+    row = 0
+    if y is not None and y.present is not None and y.present.any():
+        row = int(np.argmax(y.present))
+    return block.take(np.array([row]))
 
 
 def read_batch(reference: Reference) -> Block:
@@ -323,7 +327,7 @@ class _PlanRun:
         self._unmerged: dict[Node, PartialResult] = {}
         self._lock = threading.Lock()
 
-    def learn_task_and_merge_if_last(self, task_index: int) -> PartialResult | None:
+    def learn_and_merge(self, task_index: int) -> PartialResult | None:
         """Learn the batches of a task, then merge results.
 
         Returns the merged result of all tasks if all other tasks have ended. If not, the task's
@@ -336,8 +340,8 @@ class _PlanRun:
         if task_index > min(self.refusals, default=task_index):
             return None
 
-        task, on_batch = plan.tasks[task_index], self._report_batch_if_running
-        result = learn_task_or_return_refusal(task, plan.specs, plan.schema, plan.limits, before_batch=on_batch)
+        task, on_batch = plan.tasks[task_index], self._report_batch
+        result = learn_task(task, plan.specs, plan.schema, plan.limits, before_batch=on_batch)
         if result.refusal is not None:
             self.refusals[task_index] = result
             return None
@@ -355,8 +359,11 @@ class _PlanRun:
         # Report each batch once, although several models learn the batch.
         # If models have mergeable states (`plan.specs`), their tasks report all batches.
         # If no model has a mergeable state, the first model of `plan.recurrences` reports them.
-        on_batch = self._raise_if_other_task_failed if plan.specs or recurrence_index else self._report_batch_if_running
-        return learn_task_or_return_refusal(plan.whole, [spec], plan.schema, plan.limits, [state], on_batch)
+        if plan.specs or recurrence_index:
+            on_batch = self._check_other_tasks
+        else:
+            on_batch = self._report_batch
+        return learn_task(plan.whole, [spec], plan.schema, plan.limits, [state], on_batch)
 
     def _merge_up_tree(self, result: PartialResult, node: Node) -> PartialResult | None:
         """Merge a result with its neighbours up the tree.
@@ -380,16 +387,13 @@ class _PlanRun:
             node = Node(level + 1, number // 2)
         return result
 
-    def _report_batch_if_running(self, reference: Reference) -> None:
-        """Report the batch to learn next, unless another task has failed.
-
-        Raises OtherTaskFailed if another task of the plan has failed.
-        """
-        self._raise_if_other_task_failed(reference)
+    def _report_batch(self, reference: Reference) -> None:
+        """Report the batch to learn next, or raise OtherTaskFailed."""
+        self._check_other_tasks(reference)
         with self._lock:
             self._on_batch(reference)
 
-    def _raise_if_other_task_failed(self, reference: Reference) -> None:
+    def _check_other_tasks(self, reference: Reference) -> None:
         """Raise OtherTaskFailed if another task of the plan has failed."""
         if self.stopped:
             raise OtherTaskFailed
@@ -423,7 +427,7 @@ def _run_plan_in_threads(n_threads: int, plan: TaskPlan, before_batch: BatchCall
     with ThreadPoolExecutor(n_threads, thread_name_prefix="stream_dr-part") as pool:
         try:
             recurrences = [pool.submit(plan_run.learn_unmergeable_model, n) for n in range(len(plan.recurrences))]
-            tasks = [pool.submit(plan_run.learn_task_and_merge_if_last, number) for number in numbers]
+            tasks = [pool.submit(plan_run.learn_and_merge, number) for number in numbers]
 
             # Only the task that ends last returns the merged result. The other tasks return None.
             results = [result for task in tasks if (result := task.result()) is not None]
@@ -454,6 +458,11 @@ def replay_in_parallel_tasks(
     """
     replay = Replay(directory, dataset, settings, on_progress)
     return replay.run(_ParallelReplay(replay, plan_runner).append_and_learn_missing)
+
+
+def _learned_state(model: Model) -> State | None:
+    """Return a model's state, or None if it has learned no rows."""
+    return model.accumulator.freeze() if model.rows else None
 
 
 class _ParallelReplay:
@@ -489,16 +498,16 @@ class _ParallelReplay:
         # Without a declared number of features, tasks are divided by their number of rows only.
         width = self._dataset.n_features or 0
         labels = max(1, len(self._dataset.labels))
-        state_bytes = sum(m.estimator.state_bytes(width, labels) for m in merging) if width else 0
+        state_bytes = 0
+        if width:
+            state_bytes = sum(m.estimator.state_bytes(width, labels) for m in merging)
         sized = [(r, shard.bytes / max(shard.rows, 1) * r.rows) for shard, r in missing]
-        plan = TaskPlan(
-            divide_into_tasks_of_minimum_size(sized, state_bytes),
-            tuple(m.spec for m in merging),
-            tuple(Recurrence(m.spec, m.accumulator.freeze() if m.rows else None) for m in others),
-            self._schema_with_batch(*missing[0]),
-            self._directory.limits,
-        )
-        results = self._run(plan, self._count_batch_and_report)
+        tasks = divide_into_tasks(sized, state_bytes)
+        specs = tuple(m.spec for m in merging)
+        recurrences = tuple(Recurrence(m.spec, _learned_state(m)) for m in others)
+        schema = self._schema_with_batch(*missing[0])
+        plan = TaskPlan(tasks, specs, recurrences, schema, self._directory.limits)
+        results = self._run(plan, self._count_batch)
         for result in results:
             if result.refusal is not None:
                 raise result.refusal
@@ -519,14 +528,8 @@ class _ParallelReplay:
             model.replace_state(state, self._directory.position)
 
     def _schema_with_batch(self, shard: Shard, batch_reference: Reference) -> Schema:
-        """Return the schema, extended by the columns of a batch.
-
-        All tasks put the columns of their batches in the order of this schema. If the stream
-        cannot accept the batch, an error names the batch and the reason.
-
-        shard: shard of the first batch that the log does not have yet.
-        batch_reference: reference to that batch.
-        """
+        """Return the schema, extended by the columns of a batch."""
+        # All tasks put the columns of their batches in the order of this schema.
         try:
             block = shard.read(batch_reference.batch)
             schema, limits = self._directory.schema, self._directory.limits
@@ -534,7 +537,7 @@ class _ParallelReplay:
         except StreamDRError as e:
             raise type(e)(f"{batch_reference.uri}, batch {batch_reference.batch}: {e}", **e.details) from e
 
-    def _count_batch_and_report(self, reference: Reference) -> None:
+    def _count_batch(self, reference: Reference) -> None:
         """Count the rows of a batch and report progress."""
         # Count the rows of a batch once, even if a worker is lost and another learns them again.
         if reference.key not in self._counted_keys:

@@ -59,7 +59,8 @@ class Registry(Mapping[str, type]):
             known = ", ".join(sorted(self.places))
             raise UnknownEstimator(f"no estimator is called {key!r}{did_you_mean(key, self)}; known are {known}.")
         module, name = self.places[key].split(":")
-        module = module if "." in module else f"{__name__}.{module}"
+        if "." not in module:
+            module = f"{__name__}.{module}"
         estimator_class: type = getattr(importlib.import_module(module), name)
         return estimator_class
 
@@ -77,7 +78,10 @@ class Registry(Mapping[str, type]):
 
         Raises UnknownEstimator if the class is not registered.
         """
-        name = estimator.__name__ if inspect.isclass(estimator) else type(estimator).__name__
+        if inspect.isclass(estimator):
+            name = estimator.__name__
+        else:
+            name = type(estimator).__name__
         for key, place in self.places.items():
             if place.split(":")[1] == name:
                 return key

@@ -94,7 +94,7 @@ class CCA(TargetRegression, TwoStage):
         """
         return self._target_whitening_root(moments)
 
-    def ridged_variance_of_each_component(
+    def component_variances(
         self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray, covariances: np.ndarray
     ) -> np.ndarray:
         """Return wᵀ A w (p,) for each component w.
@@ -129,8 +129,11 @@ class CCA(TargetRegression, TwoStage):
         rotations: np.ndarray = root @ (turned / np.where(lengths > 0, lengths, 1.0))
 
         # Apply the scaling, and sort the rows by label as in `classes_`.
-        rotations = rotations * np.sqrt(m.weight) if self.scaling == "unit" else rotations
-        return rotations[m.label_order] if m.labelled else rotations
+        if self.scaling == "unit":
+            rotations = rotations * np.sqrt(m.weight)
+        if m.labelled:
+            return rotations[m.label_order]
+        return rotations
 
     @staticmethod
     def _target_whitening_root(moments: Moments) -> np.ndarray:

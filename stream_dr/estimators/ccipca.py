@@ -20,13 +20,13 @@ import numpy as np
 from stream_dr.aliases import JsonDict
 from stream_dr.estimators.fitting.estimator import MappedMethod, StateType
 from stream_dr.estimators.fitting.linear_gaussian import GaussianLogLikelihood, LinearGaussian
-from stream_dr.estimators.fitting.mapping import check_feature_map, mapped_state_of_all_folds
+from stream_dr.estimators.fitting.mapping import check_feature_map, merged_mapped_state
 from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range, check_positive_int
 from stream_dr.projection import Linear
 from stream_dr.statistics.recurrences.block_basis import (
     MOST_COMPONENTS,
     basis_bytes,
-    normalised_long_columns_and_lengths,
+    normalise_long_columns,
 )
 from stream_dr.statistics.recurrences.ccipca_state import CCIPCAAccumulator, CCIPCAState
 
@@ -117,8 +117,11 @@ class CCIPCA(MappedMethod[CCIPCAState], LinearGaussian):
         and p components.
         """
         vectors = state.basis.vectors()[:, : state.n_features]
-        loadings, eigenvalues = normalised_long_columns_and_lengths(vectors, min_relative_length=1e-10)
-        mean = state.basis.means()[:, 0].copy() if self.center else np.zeros(state.n_features)
+        loadings, eigenvalues = normalise_long_columns(vectors, min_relative_length=1e-10)
+        if self.center:
+            mean = state.basis.means()[:, 0].copy()
+        else:
+            mean = np.zeros(state.n_features)
         return Linear(mean, loadings, eigenvalues, "recurrence")
 
     @property
@@ -135,7 +138,7 @@ class CCIPCA(MappedMethod[CCIPCAState], LinearGaussian):
         mean = projection.mean
         axes = projection.loadings
         variances = projection.eigenvalues
-        state = cast(CCIPCAState, mapped_state_of_all_folds(self.state_))
+        state = cast(CCIPCAState, merged_mapped_state(self.state_))
         d = len(mean)
         n = state.rows
         total = float(state.variance[0])

@@ -61,7 +61,7 @@ class ClassMeans(LinearClassifier):
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the eigenvectors and eigenvalues of the between-class scatter."""
-        vectors, values = moments.between_scatter_eigenvectors_and_roots()
+        vectors, values = moments.between_eigenpairs()
         return vectors, values**2
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
@@ -80,7 +80,9 @@ class ClassMeans(LinearClassifier):
         # `within` is the sum of squares within classes.
         within = float(moments.diagonal.sum()) - float((offsets**2).sum(axis=0) @ moments.label_weights)
         smallest = EPS * float(moments.diagonal.sum())
-        variance = within / (moments.weight * len(offsets)) if within > smallest else 1.0
+        variance = 1.0
+        if within > smallest:
+            variance = within / (moments.weight * len(offsets))
 
         variances = np.full(len(eigenvalues), variance)
         priors = np.full(len(moments.labels), 1.0 / max(len(moments.labels), 1))

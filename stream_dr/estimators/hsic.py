@@ -99,11 +99,18 @@ def _exact_hsic(
     block, _ = drop_rows_without_target(spca.parse(new_fitted_state(spca), rows, raise_if_empty=True))
     # Choose the kernel of the targets.
     # For labels, "rbf" means the linear kernel of the indicators (0 and 1), without a width.
-    y_sigma = sigma if kernel == "rbf" and block.y.kind == "continuous" else None
-    row_sigma = x_sigma if x_kernel == "rbf" else None
+    y_sigma = None
+    if kernel == "rbf" and block.y.kind == "continuous":
+        y_sigma = sigma
+    row_sigma = None
+    if x_kernel == "rbf":
+        row_sigma = x_sigma
     row_weights = weights_or_ones(block.weights, block.rows)
     # Numbers are unchanged. Labels become one column of 0 and 1 for each label.
-    k = len(block.y.labels) if block.y.values is None else block.y.values.shape[1]
+    if block.y.values is None:
+        k = len(block.y.labels)
+    else:
+        k = block.y.values.shape[1]
     encoded = encode_as_columns(block.y, "indicator", np.arange(k, dtype=np.int32))
     targets = dense_encoded_rows(encoded, block.rows, k)
     return _hsic_in_blocks(block.X, targets, row_weights, row_sigma, y_sigma)
@@ -127,7 +134,8 @@ def _hsic_in_blocks(
     check_weight_above_one(total)
     # Subtract the first row from all rows, because values far from 0 would lose digits.
     # The subtraction does not change the criterion.
-    X = X if is_sparse(X) else X - X[0]
+    if not is_sparse(X):
+        X = X - X[0]
     target_columns = target_columns - target_columns[0]
 
     # Sum the products of the two kernels, and the weighted row sums of each kernel.

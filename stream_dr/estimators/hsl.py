@@ -92,7 +92,9 @@ class HSL(TwoStage, _LaplacianParameter):
         "indicator" is one column of 0 and 1 for each label. "zhou" also divides each row's
         indicators by the square root of the row's number of labels.
         """
-        return "zhou" if self.laplacian == "zhou" else "indicator"
+        if self.laplacian == "zhou":
+            return "zhou"
+        return "indicator"
 
     def keeps_label_sets(self) -> bool:
         """True if the state sums rows separately for each label set.
@@ -141,11 +143,11 @@ class HSL(TwoStage, _LaplacianParameter):
         n_e = np.zeros(len(moments.present))
         n_e[moments.present] = moments.label_weights
         assert isinstance(state.label_sets, LabelSets)
-        columns = factors_of_label_set_sums(state.label_sets.sets, n_e, self.laplacian)[:, moments.present]
-        return RightHandSide(state.centred_set_sums_times_factors(columns) * moments.scale[:, None], k**0.5)
+        columns = label_set_factors(state.label_sets.sets, n_e, self.laplacian)[:, moments.present]
+        return RightHandSide(state.weighted_set_sums(columns) * moments.scale[:, None], k**0.5)
 
 
-def factors_of_label_set_sums(
+def label_set_factors(
     label_sets: tuple[tuple[int, ...], ...], label_weights: np.ndarray, laplacian: Literal["clique", "star"]
 ) -> sp.csr_matrix:
     """Return the factors (sets, labels) of each label set's row sum.

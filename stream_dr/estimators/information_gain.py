@@ -251,7 +251,9 @@ class InformationGain(MappedMethod[MomentState], AdditiveEstimator):
         input_features: names of all features. None means the names of the learned table's columns.
             Ignored if there is a feature map.
         """
-        names = self.fitted().names if input_features is None else input_features
+        names = input_features
+        if input_features is None:
+            names = self.fitted().names
         if self.feature_map is not None:
             names = getattr(self.projection(), "feature_names", None)
         if names is None:
@@ -295,10 +297,8 @@ def _class_information_gain(
     """
     absent = np.maximum(class_weights - joint_weights, 0.0)
     missing = np.maximum(total_weight - present_weights, 0.0)
-    present_terms = _mutual_information_part_of_each_feature(
-        joint_weights, present_weights, class_weights, total_weight
-    )
-    absent_terms = _mutual_information_part_of_each_feature(absent, missing, class_weights, total_weight)
+    present_terms = _mutual_information_parts(joint_weights, present_weights, class_weights, total_weight)
+    absent_terms = _mutual_information_parts(absent, missing, class_weights, total_weight)
     return np.asarray((present_terms + absent_terms) / total_weight)
 
 
@@ -324,7 +324,7 @@ def _multilabel_information_gain(
     return gains
 
 
-def _mutual_information_part_of_each_feature(
+def _mutual_information_parts(
     joint_weights: np.ndarray, feature_weights: np.ndarray, class_weights: np.ndarray, total_weight: float
 ) -> np.ndarray:
     """Return each feature's part of a mutual information.

@@ -22,7 +22,7 @@ from stream_dr.projection import Linear
 from stream_dr.statistics.recurrences.block_basis import (
     MOST_COMPONENTS,
     basis_bytes,
-    normalised_long_columns_and_lengths,
+    normalise_long_columns,
 )
 from stream_dr.statistics.recurrences.skm_state import SKMAccumulator, SKMState
 
@@ -133,15 +133,18 @@ class IncrementalSKM(MappedMethod[SKMState]):
         mean = state.basis.means() @ (counts / max(counts.sum(), 1.0))
 
         # Count the eigenvalues that can be positive. For a ≥ 1 these are (classes − 1).
-        positive = max(int(np.count_nonzero(counts)) - 1, 0) if self.a >= 1.0 else vectors.shape[1]
+        if self.a >= 1.0:
+            positive = max(int(np.count_nonzero(counts)) - 1, 0)
+        else:
+            positive = vectors.shape[1]
         if self.keep == "positive":
-            loadings, lengths = normalised_long_columns_and_lengths(vectors[:, :positive], min_relative_length=1e-2)
+            loadings, lengths = normalise_long_columns(vectors[:, :positive], min_relative_length=1e-2)
             return Linear(mean, loadings, lengths, "recurrence")
 
         # Return every component whose vector is not zero.
         # Lengths of components past the first `positive` ones become negative.
         there = np.flatnonzero(np.any(vectors, axis=0))
-        loadings, lengths = normalised_long_columns_and_lengths(vectors[:, there], min_relative_length=0.0)
+        loadings, lengths = normalise_long_columns(vectors[:, there], min_relative_length=0.0)
         return Linear(mean, loadings, lengths * np.where(there < positive, 1.0, -1.0), "recurrence")
 
     def inner_bytes(self, n_features: int, n_targets: int) -> int:

@@ -12,7 +12,7 @@ from stream_dr.errors import CannotMerge
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.named_columns import (
     LabelScore,
-    raise_if_no_rows_or_features,
+    refuse_empty_rows,
     warn_of_column,
 )
 from stream_dr.estimators.fitting.parameters import check_positive_int
@@ -165,7 +165,9 @@ class KNearest(LabelScore, StreamLearner):
         return_distance : bool, default True
             If False, only the indices are returned.
         """
-        rows = None if X is None else self._rows_to_classify(X)
+        rows = None
+        if X is not None:
+            rows = self._rows_to_classify(X)
         search, _ = self._neighbour_search()
         return search.kneighbors(rows, n_neighbors, return_distance)
 
@@ -207,7 +209,7 @@ class KNearest(LabelScore, StreamLearner):
     def _rows_to_classify(self, X: RowsLike) -> Any:
         """Return rows to classify. Raises EmptyInput if there is no row."""
         rows = self._rows_to_project(X).X
-        raise_if_no_rows_or_features(rows)
+        refuse_empty_rows(rows)
         # Sparse rows without a stated width may have fewer columns than the learned rows.
         if is_sparse(rows) and rows.shape[1] < self.n_features_in_:
             rows = pad_with_zero_columns(rows, self.n_features_in_)

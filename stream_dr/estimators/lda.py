@@ -328,7 +328,7 @@ class LDA(LinearClassifier, TwoStage):
         centres = (means - priors @ means) @ self.scalings_
         # For each component, divide the variance between classes by the variance within classes.
         # The classifier's weights are class means already divided by the variance within classes.
-        shares: np.ndarray = priors @ (centres * self._readout_or_raise().weights.T)
+        shares: np.ndarray = priors @ (centres * self._find_readout().weights.T)
         return shares[:rank] / shares.sum() if shares.sum() > 0 else shares[:rank]
 
 

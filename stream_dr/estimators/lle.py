@@ -3,7 +3,7 @@
 from dataclasses import KW_ONLY, dataclass
 
 from stream_dr.estimators.fitting.parameters import check_number_in_range
-from stream_dr.estimators.fitting.reservoir_method import Embedding, refuse_too_many_weighted_neighbours
+from stream_dr.estimators.fitting.reservoir_method import Embedding, check_weighted_neighbours
 from stream_dr.solve.embedding import BarycentricProjection, locally_linear_embedding
 from stream_dr.statistics.reservoir import Reservoir
 
@@ -69,7 +69,7 @@ class LLE(Embedding):
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
-        refuse_too_many_weighted_neighbours(self.n_neighbors, self.reservoir)
+        check_weighted_neighbours(self.n_neighbors, self.reservoir)
         check_number_in_range("reg", self.reg, 0.0)
 
     def solve_inner(self, state: Reservoir) -> BarycentricProjection:

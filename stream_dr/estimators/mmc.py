@@ -34,7 +34,7 @@ def scatter_sum_directions(
     total_scatter_weight: factor of the scatter of all rows.
     only_positive: True to return only eigenvectors of positive eigenvalue.
     """
-    vectors, roots = moments.between_scatter_eigenvectors_and_roots()
+    vectors, roots = moments.between_eigenpairs()
     if moments.weight <= 0 or total_scatter_weight == 0.0:
         return vectors, between_weight * roots**2
 
@@ -55,7 +55,10 @@ def scatter_sum_directions(
         )
 
     # The eigenvalues are sorted, so the positive ones come first.
-    p = int(np.count_nonzero(values > 0)) if only_positive else len(values)
+    if only_positive:
+        p = int(np.count_nonzero(values > 0))
+    else:
+        p = len(values)
     return vectors[:, :p], values[:p]
 
 

@@ -10,7 +10,7 @@ from stream_dr.estimators.fitting.parameters import check_choice, check_number_i
 from stream_dr.estimators.fitting.reservoir_method import (
     ClassTargetsIfAny,
     ReservoirMethod,
-    refuse_too_many_weighted_neighbours,
+    check_weighted_neighbours,
 )
 from stream_dr.projection import Linear
 from stream_dr.solve.discriminant import locality_projection, projection_without_components
@@ -80,7 +80,7 @@ class NPE(ReservoirMethod):
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
-        refuse_too_many_weighted_neighbours(self.n_neighbors, self.reservoir)
+        check_weighted_neighbours(self.n_neighbors, self.reservoir)
         check_choice("label_aware", self.label_aware, (False, True))
         check_number_in_range("reg", self.reg, 0.0)
         check_number_in_range("gamma", self.gamma, 0.0)
@@ -93,11 +93,17 @@ class NPE(ReservoirMethod):
         r = len(state.numbers)
         d = state.n_features
         if r < 2:
-            mean = np.asarray(state.kept.mean(axis=0)).ravel() if r else np.zeros(d)
+            if r:
+                mean = np.asarray(state.kept.mean(axis=0)).ravel()
+            else:
+                mean = np.zeros(d)
             return projection_without_components(mean)
 
         # If classes are not used, all rows count as one class.
-        codes = state.codes if self.label_aware else np.zeros(r, dtype=np.int32)
+        if self.label_aware:
+            codes = state.codes
+        else:
+            codes = np.zeros(r, dtype=np.int32)
         W = barycentric_weight_matrix(state.kept, self.n_neighbors, self.reg, codes)
         A = lle_alignment_matrix(W)
         B = sp.eye_array(r, format="csr")

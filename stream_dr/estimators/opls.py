@@ -53,7 +53,7 @@ class OPLS(TargetRegression, TwoStage):
         """
         return RightHandSide(moments.cross.copy(), moments.uncentred_target_norm)
 
-    def ridged_variance_of_each_component(
+    def component_variances(
         self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray, covariances: np.ndarray
     ) -> np.ndarray:
         """Return wᵀ A w (p,) for each component w.

@@ -9,7 +9,7 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.linear_gaussian import GaussianLogLikelihood, LinearGaussian
 from stream_dr.estimators.fitting.mapping import mapped_columns_of_state
-from stream_dr.estimators.fitting.moments import Moments, divide_or_zero_by_feature_scale, scale_moments
+from stream_dr.estimators.fitting.moments import Moments, divide_by_scale, scale_moments
 from stream_dr.estimators.fitting.parameters import check_choice
 from stream_dr.estimators.fitting.refining import Refinable
 from stream_dr.estimators.fitting.stream_learner import NeedsRefine
@@ -102,7 +102,9 @@ class PCA(LinearGaussian, Refinable):
         table, the columns of the moments are scaled as in factor analysis of mixed data.
         """
         m = super().moments(state)
-        columns = mapped_columns_of_state(state) if self.standardize is None else None
+        columns = None
+        if self.standardize is None:
+            columns = mapped_columns_of_state(state)
         if columns is None:
             return m
 
@@ -179,10 +181,13 @@ class PCA(LinearGaussian, Refinable):
         projection = self.linear_projection()
         m = self.moments(self.state_)
         variances = projection.eigenvalues / variance_divisor(m)
-        loadings = projection.loadings * np.sqrt(variances) if self.whiten else projection.loadings
+        if self.whiten:
+            loadings = projection.loadings * np.sqrt(variances)
+        else:
+            loadings = projection.loadings
         total = float(m.diagonal.sum()) / variance_divisor(m)
         most = min(float(np.count_nonzero(m.scale)), m.weight)
-        axes = divide_or_zero_by_feature_scale(loadings, m.scale)
+        axes = divide_by_scale(loadings, m.scale)
         return GaussianLogLikelihood(projection.mean, axes, variances, total, m.scale, m.weight, most)
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
@@ -207,4 +212,6 @@ def variance_divisor(moments: Moments) -> float:
     The divisor is the sum of weights minus 1. If the sum of weights is at most 1, the divisor is
     the sum itself.
     """
-    return moments.weight - 1.0 if moments.weight > 1.0 else moments.weight
+    if moments.weight > 1.0:
+        return moments.weight - 1.0
+    return moments.weight

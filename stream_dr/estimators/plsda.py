@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from stream_dr.estimators.fitting.closed_form import Directions
-from stream_dr.estimators.fitting.folds import merge_and_align_folds
+from stream_dr.estimators.fitting.folds import aligned_folds
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.predictor import TargetRegression
 from stream_dr.estimators.fitting.state_error import Predictors, PredictsHeldOut, cross_validation_errors
@@ -106,9 +106,7 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         max_rotations: maximum number of rotations. There are fewer if the remaining covariance is
             only rounding error.
         """
-        cross_sum_noise = (
-            moments.rounding.cross_sum_noise_per_target_norm(moments.diagonal) * moments.uncentred_target_norm
-        )
+        cross_sum_noise = moments.rounding.relative_cross_noise(moments.diagonal) * moments.uncentred_target_norm
         return pls_rotations(moments.scatter_or_diagonal, moments.cross, max_rotations, cross_sum_noise)
 
     def cross_validate(self, states_by_fold: Sequence[MomentState]) -> CrossValidation:
@@ -126,13 +124,13 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         states_by_fold: the learned state of each fold. A fold is a part of the rows that is left
             out once. Folds without rows are ignored.
         """
-        full, folds = merge_and_align_folds(states_by_fold, "n_components")
+        full, folds = aligned_folds(states_by_fold, "n_components")
         whole = self.moments(full)
         m = max(self.rotations(whole, MAX_COMPARED_COMPONENTS)[0].shape[1], 1)
 
         def fit_components(train: Moments) -> Predictors:
             rotations, values = self.rotations(train, m)
-            variances = self.ridged_variance_of_each_component(train, rotations, values, rotations.T @ train.cross)
+            variances = self.component_variances(train, rotations, values, rotations.T @ train.cross)
             return Predictors(rotations, np.tri(m, rotations.shape[1]) / variances)
 
         # Choose the number of least error, or the smallest number within one standard error of it.
@@ -142,7 +140,7 @@ class PLSDA(TargetRegression, PredictsHeldOut):
             chosen = int(np.flatnonzero(mean <= mean[chosen] + std_error[chosen])[0])
         return CrossValidation("n_components", np.arange(1, m + 1), mean, std_error, chosen)
 
-    def ridged_variance_of_each_component(
+    def component_variances(
         self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray, covariances: np.ndarray
     ) -> np.ndarray:
         """Return the scatter (p,) of the rows along each component.

@@ -79,7 +79,9 @@ class KernelTargetKinds:
           this kernel is the delta kernel times a factor.
         - The kernel "linear" allows all kinds.
         """
-        kernel = "linear" if spca is None else spca.kernel
+        kernel = "linear"
+        if spca is not None:
+            kernel = spca.kernel
         every = ("class", "multilabel", "continuous")
         return {"delta": ("class",), "rbf": ("class", "continuous")}.get(str(kernel), every)
 
@@ -172,7 +174,10 @@ class SPCA(DependenceMethod):
         are dropped. If `null_space` is true, random directions of eigenvalue 0 may follow.
         """
         vectors, values = moments.significant_left_singular_pairs(moments.cross, moments.uncentred_target_norm)
-        most = 10 if self.kernel == "rbf" and self.n_components is None else len(values)
+        if self.kernel == "rbf" and self.n_components is None:
+            most = 10
+        else:
+            most = len(values)
         vectors = vectors[:, :most]
         values = values[:most] ** 2
 

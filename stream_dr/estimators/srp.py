@@ -119,7 +119,9 @@ class SRP(DependenceMethod):
         With scaling="unit", the loadings are divided by the weight of all rows. With
         scaling="source", the loadings do not change.
         """
-        return loadings / moments.weight if self.scaling == "unit" and moments.weight > 0 else loadings
+        if self.scaling == "unit" and moments.weight > 0:
+            return loadings / moments.weight
+        return loadings
 
     def centre(self, moments: Moments) -> np.ndarray:
         """Return zeros (features,), because rows are projected without centring."""
@@ -164,7 +166,9 @@ def scaled_random_signs(labels: Sequence[Label], n_columns: int, seed: int, draw
     seed: seed of the random signs.
     draw_number: number of the draw. Each number gives other signs.
     """
-    redrawn = f":{draw_number}" if draw_number else ""
+    redrawn = ""
+    if draw_number:
+        redrawn = f":{draw_number}"
     rows = []
     for label in labels:
         # The bits of the hash are the same on every machine and in every version of numpy.

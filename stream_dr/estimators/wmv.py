@@ -99,7 +99,9 @@ class WMV(Refinable):
         pairs="share" and `pair_weights`, a part of an eigenvalue grows as N and another part as
         N². The property is 1 in this case, too.
         """
-        return 1 if self.pairs == "share" else 2
+        if self.pairs == "share":
+            return 1
+        return 2
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
@@ -110,7 +112,9 @@ class WMV(Refinable):
         check_number_in_range("beta", self.beta, low=0.0, exclude_low=True)
         if self.pairs == "equal" and self.alpha >= 0.0:
             raise InvalidParameter(f"alpha={self.alpha}; it must be below 0 (rows of one class are drawn together).")
-        pairs: Any = () if self.pair_weights is None else self.pair_weights
+        pairs: Any = ()
+        if self.pair_weights is not None:
+            pairs = self.pair_weights
         if not isinstance(pairs, list | tuple) or not all(
             isinstance(pair, list | tuple) and len(pair) == 3 and is_finite_number(pair[2]) for pair in pairs
         ):
@@ -133,7 +137,7 @@ class WMV(Refinable):
         """
         return self.pairs == "share" and not self.pair_weights
 
-    def row_pair_weights_by_class(self, moments: Moments) -> np.ndarray:
+    def class_pair_weights(self, moments: Moments) -> np.ndarray:
         """Return the weights of pairs of rows, by their two classes.
 
         The weights are a symmetric matrix (classes, classes).
@@ -155,7 +159,7 @@ class WMV(Refinable):
                 C[at[a], at[b]] = C[at[b], at[a]] = weight
         return C
 
-    def row_weight_factors_by_label(self, moments: Moments) -> Mapping[Label | None, float] | None:
+    def label_weight_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
         """Return the factor of each class's rows, by label.
 
         `refine`, which reads the rows again, multiplies the rows' weights by these factors. The
@@ -163,8 +167,11 @@ class WMV(Refinable):
         fewer than `min_class_rows` rows get this factor, too.
         """
         moments = self._with_unlabelled_class(moments)
-        factors = (self.row_pair_weights_by_class(moments) @ moments.label_weights).tolist()
-        waiting = {} if not self._has_equal_class_factors() else dict.fromkeys(moments.waiting, *factors[:1])
+        factors = (self.class_pair_weights(moments) @ moments.label_weights).tolist()
+        if not self._has_equal_class_factors():
+            waiting = {}
+        else:
+            waiting = dict.fromkeys(moments.waiting, *factors[:1])
         return dict(zip((*moments.labels, None), factors, strict=False)) | waiting
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
@@ -179,15 +186,17 @@ class WMV(Refinable):
         if not len(m.label_weights):
             return np.zeros((len(m.mean), 0)), np.zeros(0)
 
-        factors = self.row_pair_weights_by_class(m) @ m.label_weights
+        factors = self.class_pair_weights(m) @ m.label_weights
         if m.scatter is None:
             return self._directions_from_diagonal(m, factors)
         if not isinstance(state.class_scatter, ClassScatter):
-            return self.directions_from_class_weighted_scatter(moments._replace(scatter=factors[0] * m.scatter), state)
+            return self.weighted_directions(moments._replace(scatter=factors[0] * m.scatter), state)
 
         # Unlabelled rows' scatter is the scatter of all rows minus the labels' scatters.
         classes = len(m.labels)
-        unlabelled = factors[-1] if len(factors) > classes else 0.0
+        unlabelled = 0.0
+        if len(factors) > classes:
+            unlabelled = factors[-1]
         total = unlabelled * m.scatter
 
         # Add a rank-1 term for each class, because its scatter must be about the mean of all rows.
@@ -199,9 +208,9 @@ class WMV(Refinable):
         by_label[m.present] = factors[:classes]
         for factor, scatter in zip(by_label - unlabelled, state.class_scatter.scatter, strict=True):
             total += factor * state.scale * scatter * m.scale[:, None] * m.scale
-        return self.directions_from_class_weighted_scatter(moments._replace(scatter=total), state)
+        return self.weighted_directions(moments._replace(scatter=total), state)
 
-    def directions_from_class_weighted_scatter(self, moments: Moments, state: MomentState) -> Directions:
+    def weighted_directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the components as columns, and their eigenvalues.
 
         The largest eigenvalue comes first.
@@ -211,12 +220,15 @@ class WMV(Refinable):
             class's factor.
         """
         moments = self._with_unlabelled_class(moments)
-        C = self.row_pair_weights_by_class(moments)
+        C = self.class_pair_weights(moments)
         scatter = moments.scatter
         largest = float(np.abs(C).max(initial=0.0))
         floor = largest * moments.weight * moments.rounding.eigenvalue_floor(moments.diagonal)
         values, vectors = nonzero_indefinite_eigenpairs(scatter - moments.cross @ C @ moments.cross.T, floor)
-        p = len(values) if self.n_components is not None else int(np.count_nonzero(values > 0))
+        if self.n_components is not None:
+            p = len(values)
+        else:
+            p = int(np.count_nonzero(values > 0))
         return vectors[:, :p], values[:p]
 
     def _with_unlabelled_class(self, m: Moments) -> Moments:
@@ -248,7 +260,7 @@ class WMV(Refinable):
         # Cxy (features, classes) is the cross-scatter of rows and class indicators.
         basis, _ = moments.significant_left_singular_pairs(moments.cross, moments.cross.shape[1] ** 0.5)
         inner = basis.T @ moments.cross
-        C = np.diag(factors / n) - self.row_pair_weights_by_class(moments)
+        C = np.diag(factors / n) - self.class_pair_weights(moments)
         roots, turn = np.linalg.eigh(inner @ C @ inner.T)
         vectors = basis @ turn
         if share > 0.0 or (roots < -len(roots) * EPS * np.abs(roots).max(initial=0.0)).any():

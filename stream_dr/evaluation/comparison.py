@@ -32,8 +32,9 @@ import scipy.sparse as sp
 from stream_dr.aliases import JsonDict
 from stream_dr.batch.block import Block, Rows
 from stream_dr.batch.matrix import columns_to_write, read_table, table_from_arrow
-from stream_dr.batch.parsing import has_too_many_labels_for_classes, parse_targets
+from stream_dr.batch.parsing import are_probably_measurements, parse_targets
 from stream_dr.batch.rows import RepeatableBatches, Source, as_block
+from stream_dr.batch.sparse import pad_with_zero_columns
 from stream_dr.batch.targets import class_targets, continuous_targets, drop_rows_without_target, label_array
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, InvalidTargets, StreamDRError
@@ -43,7 +44,7 @@ from stream_dr.estimators.fitting.named_columns import read_rows_and_names
 from stream_dr.estimators.fitting.predictor import LinearClassifier, Predictor
 from stream_dr.evaluation.scores import weakness
 from stream_dr.feature_maps import feature_map as feature_map_of
-from stream_dr.feature_maps.column_report import describe, text_spec_or_table_spec
+from stream_dr.feature_maps.column_report import describe, suitable_map_spec
 from stream_dr.feature_maps.table import map_table_rows
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.protocol import pack
@@ -101,7 +102,7 @@ RIDGES: dict[str, dict[str, Any]] = {
     "many numbers": {"shrinkage": 0.1},
     "numbers": {},
 }
-"""Parameters that set the default ridge, by the kind of rows (`kind_of_rows_for_ridge`)."""
+"""Parameters that set the default ridge, by the kind of rows (`ridge_row_kind`)."""
 
 StageProgress = Callable[[str, int, int], object]
 """Function called to report progress.
@@ -198,7 +199,9 @@ class Comparison(NamedTuple):
 
         Baselines do not count. None if this method is no better than the most frequent label.
         """
-        return None if self.weakness(self.lines[0]) else self.lines[0]
+        if self.weakness(self.lines[0]):
+            return None
+        return self.lines[0]
 
     def weakness(self, line: MethodResult) -> str:
         """Return that a method is no better than the most frequent label.
@@ -266,26 +269,38 @@ def suggest(
     ('accuracy', True)
     """
     progress = progress or (lambda stage, done, total: None)
-    blocks = X.events() if isinstance(X, Source) else RepeatableBatches([as_block(X, y)]).events()
-    sample, read = sample_rows_with_target((block for _, block in blocks), target, progress)
+    source = X if isinstance(X, Source) else RepeatableBatches([as_block(X, y)])
+    sample, read = sample_rows_with_target((block for _, block in source.events()), target, progress)
     if target == "auto":
         _refuse_many_labels(sample)
 
-    table = feature_map or (text_spec_or_table_spec(sample.X, {"map": "table"}) if sample.table else {})
+    table = feature_map or {}
+    if sample.table and not table:
+        table = suitable_map_spec(sample.X, {"map": "table"})
     map_params = {"feature_map": table} if sample.table else {}
     methods = [*_methods_to_compare(sample, table), *_baselines(sample.y.kind)]
     outcomes, folds, tested = _score_all_folds(sample, methods, map_params, _make_folds(sample, time), progress)
 
-    lines = [_average_over_folds(method, measured[:folds]) for method, measured in zip(methods, outcomes, strict=True)]
+    lines = _rank_methods(methods, [measured[:folds] for measured in outcomes])
+    measure = "accuracy" if sample.y.kind == "class" else "R2"
+    return Comparison(measure, sample.rows, read, folds, tuple(lines), tested)
+
+
+def _rank_methods(methods: list[_Method], outcomes: list[list[MethodResult]]) -> list[MethodResult]:
+    """Return the average result of each method, then of each baseline, the best score first.
+
+    Raises InvalidParameter if no method could learn the rows.
+    """
+    lines = [_average_over_folds(method, results) for method, results in zip(methods, outcomes, strict=True)]
     lines.sort(key=lambda line: (not line.key, -np.nan_to_num(line.score, nan=-np.inf)))
     if np.isnan(lines[0].score):
         raise InvalidParameter(f"no method could learn these rows: {lines[0].cannot}")
-    return Comparison("accuracy" if sample.y.kind == "class" else "R2", sample.rows, read, folds, tuple(lines), tested)
+    return lines
 
 
 def _refuse_many_labels(sample: Block) -> None:
     """Raise InvalidTargets if labels look like numbers or ids."""
-    if has_too_many_labels_for_classes(sample.y.kind, len(sample.y.labels), sample.rows):
+    if are_probably_measurements(sample.y.kind, len(sample.y.labels), sample.rows):
         raise InvalidTargets(
             f"y has {len(sample.y.labels)} values in {sample.rows} rows, as numbers or ids have; say target='class' or "
             "target='continuous'."
@@ -319,7 +334,7 @@ def _score_all_folds(
         # The times that are measured later then do not include compilation.
         few = sample.take(np.linspace(0, sample.rows - 1, WARM_UP_ROWS).astype(int))
         for method in methods:
-            _fit_and_score_method(method, extra_params, few, few)
+            _score_method(method, extra_params, few, few)
         progress("learn", 0, total)
 
         deadline = perf_counter() + SECONDS
@@ -331,7 +346,7 @@ def _score_all_folds(
                 if perf_counter() > deadline:
                     break
                 progress("learn", done := done + sample.rows, total)
-                measured.append(_fit_and_score_method(method, extra_params, learned, held_out))
+                measured.append(_score_method(method, extra_params, learned, held_out))
 
     n_scored = max(1, min(map(len, outcomes)))
     return outcomes, n_scored, sum(len(test) for _, test in folds[:n_scored])
@@ -347,17 +362,21 @@ def default_estimator_spec(first_batch: Block, map_spec: JsonDict) -> tuple[str,
     map_spec: parameters of the feature map that encodes a table's columns. Empty if the rows are
         not a table.
     """
-    kind = kind_of_rows_for_ridge(first_batch, map_spec)
+    kind = ridge_row_kind(first_batch, map_spec)
     words = "words" in kind
     if first_batch.y is None:
         # Rows of words and wide rows need `refine`, which needs a number of components.
-        return "pca", {"n_components": 10} if words or first_batch.features > MAX_EXACT_WIDTH else {}
+        if words or first_batch.features > MAX_EXACT_WIDTH:
+            return "pca", {"n_components": 10}
+        return "pca", {}
     if first_batch.y.kind == "class":
         return "lda", RIDGES[kind]
-    return "opls", RIDGES[kind] if words else {}
+    if words:
+        return "opls", RIDGES[kind]
+    return "opls", {}
 
 
-def kind_of_rows_for_ridge(batch: Block, map_spec: JsonDict | None) -> str:
+def ridge_row_kind(batch: Block, map_spec: JsonDict | None) -> str:
     """Return the kind of a batch's rows, such as "words".
 
     The kinds are the keys of RIDGES. Sparse rows count as "words".
@@ -365,7 +384,9 @@ def kind_of_rows_for_ridge(batch: Block, map_spec: JsonDict | None) -> str:
     map_spec: parameters of the feature map that encodes a table's columns. None if the rows are
         not a table.
     """
-    map_name = map_spec["map"] if batch.table and map_spec else ""
+    map_name = ""
+    if batch.table and map_spec:
+        map_name = map_spec["map"]
     if batch.sparse or map_name == "text":
         return "words"
     if map_name == "table" and any(column.taken_for == "text" for column in describe(batch.X, map_spec).columns):
@@ -384,7 +405,7 @@ def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
     kind = sample.y.kind
     key, params = default_estimator_spec(sample, map_spec)
     # Do not standardise texts and sparse rows, because a row's word weights have a common scale.
-    words = "words" in kind_of_rows_for_ridge(sample, map_spec)
+    words = "words" in ridge_row_kind(sample, map_spec)
     scaling: JsonDict = {} if words else {"standardize": True}
 
     # Compare the default method, without and with shrinkage, and methods of other kinds.
@@ -401,8 +422,8 @@ def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
     # Compare also the default method on random Fourier features, a nonlinear feature map.
     # The map's gamma is 1 / (sum of the columns' variances).
     if not sample.sparse and not sample.table:
-        variance = float(sample.X.var(axis=0).sum())
-        fourier = {"map": "random_fourier", "n_features": 500, "gamma": float(f"{1 / variance if variance else 1:.2g}")}
+        variance = float(sample.X.var(axis=0).sum()) or 1.0
+        fourier = {"map": "random_fourier", "n_features": 500, "gamma": float(f"{1 / variance:.2g}")}
         choices.append((key, {"gamma": 1.0, "feature_map": fourier}))
 
     return [_Method(_method_text(key, params), key, params) for key, params in choices]
@@ -410,16 +431,21 @@ def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
 
 def _method_text(key: str, params: JsonDict) -> str:
     """Return a method as text, such as "lda gamma=1.0"."""
-    return " ".join([key, *(f"{k}={v['map'] if isinstance(v, dict) else v}" for k, v in params.items())])
+    words = [key]
+    for name, value in params.items():
+        if isinstance(value, dict):
+            value = value["map"]
+        words.append(f"{name}={value}")
+    return " ".join(words)
 
 
 def _baselines(target_kind: str) -> list[_Method]:
-    """Return the three baselines for a kind of targets.
-
-    target_kind: "class" (one label for each row) or "continuous" (numbers).
-    """
-    constant = _MOST_FREQUENT if target_kind == "class" else _MEAN
-    return [_Method(constant, "", {}), _Method("pca", "", {"n_components": 10}), _Method(_ALL_FEATURES, "", {})]
+    """Return the three baselines for class or continuous targets."""
+    constant = _MEAN
+    if target_kind == "class":
+        constant = _MOST_FREQUENT
+    pca = _Method("pca", "", {"n_components": 10})
+    return [_Method(constant, "", {}), pca, _Method(_ALL_FEATURES, "", {})]
 
 
 def _average_over_folds(method: _Method, fold_results: list[MethodResult]) -> MethodResult:
@@ -442,7 +468,7 @@ def _average_over_folds(method: _Method, fold_results: list[MethodResult]) -> Me
     return last._replace(params=method.params, score=score, seconds=seconds, spread=spread)
 
 
-def _fit_and_score_method(method: _Method, extra_params: JsonDict, train: Block, test: Block) -> MethodResult:
+def _score_method(method: _Method, extra_params: JsonDict, train: Block, test: Block) -> MethodResult:
     """Fit a method or baseline, and score held-out rows.
 
     extra_params: parameters that the method gets in addition to its own. They set the feature map
@@ -494,8 +520,12 @@ def _score_constant_baseline(baseline: str, train: Block, test: Block) -> Method
     """
     from sklearn.dummy import DummyClassifier, DummyRegressor
 
-    model = DummyClassifier(strategy="most_frequent") if baseline == _MOST_FREQUENT else DummyRegressor()
-    predicted = model.fit(np.zeros((train.rows, 1)), _targets_for_sklearn(train)).predict(np.zeros((test.rows, 1)))
+    if baseline == _MOST_FREQUENT:
+        model = DummyClassifier(strategy="most_frequent")
+    else:
+        model = DummyRegressor()
+    model.fit(np.zeros((train.rows, 1)), _targets_for_sklearn(train))
+    predicted = model.predict(np.zeros((test.rows, 1)))
     score = _accuracy_or_r2(_targets_for_sklearn(test), predicted)
     return MethodResult(baseline, "", {}, score, cannot="tell rows apart")
 
@@ -516,24 +546,22 @@ def _score_linear_baseline(estimator_with_feature_map: Estimator, train: Block, 
     state = estimator_with_feature_map.state_
     if isinstance(state, MappedState) and state.table is not None:
         table_map = feature_map_of(state.feature_map)
-        X, Z = (map_table_rows(table_map, state.table, rows) for rows in (X, Z))
+        X = map_table_rows(table_map, state.table, X)
+        Z = map_table_rows(table_map, state.table, Z)
     if sp.issparse(X) and X.shape[1] <= MAX_DENSE_COLUMNS:
         X = X.toarray()
         Z = Z.toarray()
 
-    predicted = _new_linear_model(train, standardize=not sp.issparse(X)).fit(X, _targets_for_sklearn(train)).predict(Z)
-    score = _accuracy_or_r2(_targets_for_sklearn(test), predicted)
+    model = _new_linear_model(train, standardize=not sp.issparse(X))
+    model.fit(X, _targets_for_sklearn(train))
+    score = _accuracy_or_r2(_targets_for_sklearn(test), model.predict(Z))
     seconds = perf_counter() - start
     cannot = "reduce, merge, unlearn, learn row by row"
     return MethodResult(_ALL_FEATURES, "", {}, score, X.shape[1], seconds, X.data.nbytes, cannot)
 
 
 def _missing_abilities_text(estimator: Estimator, target_kind: str) -> str:
-    """Return an estimator's missing abilities, such as "predict, merge".
-
-    target_kind: "class" if the targets are labels, "continuous" if the targets are numbers.
-        Probabilities are an ability for labels only.
-    """
+    """Return an estimator's missing abilities, such as "predict, merge"."""
     abilities = {
         "predict": isinstance(estimator, Predictor),
         "give probabilities": isinstance(estimator, LinearClassifier) or target_kind != "class",
@@ -555,7 +583,10 @@ def _new_linear_model(train: Block, standardize: bool = True) -> "Pipeline | Log
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    model = LogisticRegression(max_iter=1_000) if train.y.kind == "class" else Ridge()
+    if train.y.kind == "class":
+        model = LogisticRegression(max_iter=1_000)
+    else:
+        model = Ridge()
     if standardize:
         return make_pipeline(StandardScaler(), model)
     return model
@@ -570,7 +601,9 @@ def _targets_for_sklearn(rows: Block) -> np.ndarray:
     if rows.y.kind == "class":
         return label_array(rows.y.targets_by_row())
     values: np.ndarray = rows.y.values
-    return values if values.shape[1] > 1 else values[:, 0]
+    if values.shape[1] > 1:
+        return values
+    return values[:, 0]
 
 
 def _accuracy_or_r2(truth: np.ndarray, predicted: np.ndarray) -> float:
@@ -584,8 +617,10 @@ def _accuracy_or_r2(truth: np.ndarray, predicted: np.ndarray) -> float:
     """
     if truth.dtype != np.float64:
         return float((truth == predicted).mean())
+    errors = ((truth - predicted) ** 2).sum(0)
+    deviations = ((truth - truth.mean(0)) ** 2).sum(0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return float(np.mean(1.0 - ((truth - predicted) ** 2).sum(0) / ((truth - truth.mean(0)) ** 2).sum(0)))
+        return float(np.mean(1.0 - errors / deviations))
 
 
 def _make_folds(sample: Block, in_time_order: bool) -> list[_Fold]:
@@ -603,7 +638,9 @@ def _make_folds(sample: Block, in_time_order: bool) -> list[_Fold]:
     # scikit-learn refuses more folds than the most frequent label has rows.
     limit = sample.rows
     if labelled:
-        limit = int(np.bincount(sample.y.codes).max()) if len(sample.y.labels) > 1 else 0
+        limit = 0
+        if len(sample.y.labels) > 1:
+            limit = int(np.bincount(sample.y.codes).max())
     n_folds = min(MAX_FOLDS, sample.rows // FOLD_ROWS, limit)
     if n_folds < 2:
         raise InvalidTargets(
@@ -613,7 +650,9 @@ def _make_folds(sample: Block, in_time_order: bool) -> list[_Fold]:
 
     if in_time_order:
         return list(TimeSeriesSplit(n_folds).split(np.zeros(sample.rows)))
-    splitter = StratifiedKFold if labelled else KFold
+    splitter = KFold
+    if labelled:
+        splitter = StratifiedKFold
     with warnings.catch_warnings():
         # Ignore scikit-learn's warning that a label has fewer rows than folds, which is valid.
         warnings.simplefilter("ignore")
@@ -672,7 +711,9 @@ def _parse_block(block: Block, target_kind: str, earlier_kind: str | None) -> Bl
     except StreamDRError:
         X, names = read_rows_and_names(block, columns_found_by_name=True, as_table=True)
     kinds = ("class", "continuous")
-    y = None if block.y is None else parse_targets(block.y, X.shape[0], kinds, target_kind, earlier_kind)
+    y = None
+    if block.y is not None:
+        y = parse_targets(block.y, X.shape[0], kinds, target_kind, earlier_kind)
     return block._replace(X=X, y=y, ids=None, names=names)
 
 
@@ -685,7 +726,10 @@ def _select_smallest_keys(
     max_rows: maximum number of rows to return.
     """
     all_keys = np.concatenate([keys for _, keys in rows_and_keys])
-    cutoff = np.partition(all_keys, max_rows)[max_rows] if len(all_keys) > max_rows else np.inf
+    if len(all_keys) > max_rows:
+        cutoff = np.partition(all_keys, max_rows)[max_rows]
+    else:
+        cutoff = np.inf
     chosen = ((block, keys, np.flatnonzero(keys < cutoff)) for block, keys in rows_and_keys)
     return [(block.take(rows), keys[rows]) for block, keys, rows in chosen if len(rows)]
 
@@ -702,7 +746,7 @@ def _concatenate_blocks(blocks: list[Block]) -> Block:
         X: Rows = table_from_arrow(pa.concat_tables(tables, promote_options="permissive"))
     elif blocks[0].sparse:
         width = max(block.features for block in blocks)
-        X = sp.vstack([sp.csr_matrix((x.data, x.indices, x.indptr), shape=(x.shape[0], width)) for x in rows], "csr")
+        X = sp.vstack([pad_with_zero_columns(x, width) for x in rows], "csr")
     else:
         X = np.vstack(rows)
 

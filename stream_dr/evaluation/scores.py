@@ -15,7 +15,7 @@ data set RCV1. The classes here update the counts for a whole batch. The histogr
 over [−1, 1], and AUC treats scores in the same bin as equal. Memory does not grow with the number
 of rows.
 
-`learn_refine_and_score_held_out` scores an estimator before and after refine. A "diagonal"
+`score_before_after_refine` scores an estimator before and after refine. A "diagonal"
 solution ignores the correlations between features. Refine (an exact solution by further passes
 over the rows) includes the correlations. With many features and few rows, the measured
 correlations are mostly noise. Refine can then lower the accuracy. Scores on learned rows do not
@@ -91,7 +91,10 @@ class ClassScores:
         "most_frequent" (share of the rows that have the most frequent label).
         """
         rows = int(self._confusion.sum())
-        most_frequent = float(self._confusion.sum(1).max() / rows) if rows else float("nan")
+        if rows:
+            most_frequent = float(self._confusion.sum(1).max() / rows)
+        else:
+            most_frequent = float("nan")
         correct = np.diagonal(self._confusion)
         occurrences = self._confusion.sum(0) + self._confusion.sum(1)
         seen = occurrences > 0
@@ -138,7 +141,8 @@ class LabelScores:
 
         # Number the bins of all labels consecutively, so that one bincount fills all histograms.
         labels = np.arange(true_label_masks.shape[1])
-        bins = labels * BINS + np.clip(((label_scores + 1.0) * (BINS / 2)).astype(np.int64), 0, BINS - 1)
+        levels = ((label_scores + 1.0) * (BINS / 2)).astype(np.int64)
+        bins = labels * BINS + np.clip(levels, 0, BINS - 1)
         for side, mask in enumerate((true_label_masks, ~true_label_masks)):
             counts = np.bincount(bins[mask], minlength=len(labels) * BINS)
             self._histograms[side] += counts.reshape(len(labels), BINS)
@@ -155,9 +159,15 @@ class LabelScores:
 
         total = self._counts.sum(0)
         micro = 2 * total[0] + total[1] + total[2]
+        accuracy = float("nan")
+        if self._rows:
+            accuracy = self._exact_matches / self._rows
+        micro_f1 = float("nan")
+        if micro:
+            micro_f1 = float(2 * total[0] / micro)
         return {
-            "accuracy": self._exact_matches / self._rows if self._rows else float("nan"),
-            "micro_f1": float(2 * total[0] / micro) if micro else float("nan"),
+            "accuracy": accuracy,
+            "micro_f1": micro_f1,
             "macro_f1": _mean_or_nan(f1),
             "auc": self._mean_auc_over_labels(),
             "rows": self._rows,
@@ -179,14 +189,16 @@ class LabelScores:
 
         # Count the pairs of rows in which the row without the label has the smaller score.
         below = np.cumsum(absent, axis=1) - absent
-        areas = (present * (below + absent / 2)).sum(1) / np.maximum(present.sum(1) * absent.sum(1), 1)
-        return _mean_or_nan(areas)
+        ordered = (present * (below + absent / 2)).sum(1)
+        pairs = present.sum(1) * absent.sum(1)
+        return _mean_or_nan(ordered / np.maximum(pairs, 1))
 
     def _grow_to_labels(self, n_labels: int) -> None:
         """Add zero counts for new labels, up to `n_labels` labels."""
         known = len(self._counts)
         if n_labels > known:
-            self._counts = np.vstack([self._counts, np.zeros((n_labels - known, 3), np.int64)])
+            no_counts = np.zeros((n_labels - known, 3), np.int64)
+            self._counts = np.vstack([self._counts, no_counts])
             new = np.zeros((2, n_labels - known, BINS), np.int64)
             # No earlier row had the new label. Its score for each earlier row counts as −1.
             new[1, :, 0] = self._rows
@@ -195,7 +207,9 @@ class LabelScores:
 
 def _mean_or_nan(values: np.ndarray) -> float:
     """Return the mean of the values, or NaN without values."""
-    return float(values.mean()) if len(values) else float("nan")
+    if len(values):
+        return float(values.mean())
+    return float("nan")
 
 
 HELD_OUT_SHARE = 0.1
@@ -239,9 +253,7 @@ class _OneSideOfSplit:
                 yield position, block.take(chosen)
 
 
-def learn_refine_and_score_held_out(
-    estimator: Estimator, source: Source, tol: float, max_passes: int
-) -> tuple[float, float]:
+def score_before_after_refine(estimator: Estimator, source: Source, tol: float, max_passes: int) -> tuple[float, float]:
     """Return an estimator's scores on held-out rows before and after refine.
 
     Returns two values:
@@ -271,13 +283,13 @@ def learn_refine_and_score_held_out(
         warnings.simplefilter("ignore")
         for _, block in learned.events():
             estimator.partial_fit(block)
-        before = _accuracy_or_r2_on_source(estimator, held_out)
+        before = _score_on_source(estimator, held_out)
 
         estimator.refine(learned, tol=tol, max_passes=max_passes)
-        return before, _accuracy_or_r2_on_source(estimator, held_out)
+        return before, _score_on_source(estimator, held_out)
 
 
-def _accuracy_or_r2_on_source(estimator: Estimator, source: Source) -> float:
+def _score_on_source(estimator: Estimator, source: Source) -> float:
     """Return an estimator's score on the rows of a source.
 
     The score is the accuracy if targets are labels, R² if targets are numbers, and NaN if there

@@ -113,7 +113,7 @@ class NearestMean:
         if sample.means is not None:
             self._means, self._others = sample.means, sample.others
         else:
-            self._means, self._others = means_with_and_without_label(sample)
+            self._means, self._others = label_presence_means(sample)
 
     def predict(self, Z: Rows) -> np.ndarray:
         """Classify projected rows, as `Probe.predict` describes."""
@@ -191,10 +191,13 @@ class LinearProbe:
     def predict(self, Z: Rows) -> np.ndarray:
         """Classify projected rows, as `Probe.predict` describes."""
         if self._constant is not None:
-            return np.full((Z.shape[0], self._labels) if self._multilabel else Z.shape[0], self._constant)
+            shape = (Z.shape[0], self._labels) if self._multilabel else Z.shape[0]
+            return np.full(shape, self._constant)
 
         predicted = np.asarray(self._model.predict(self._scale_columns(Z)))
-        return np.clip(predicted.reshape(Z.shape[0], -1), -1.0, 1.0) if self._multilabel else predicted
+        if self._multilabel:
+            predicted = np.clip(predicted.reshape(Z.shape[0], -1), -1.0, 1.0)
+        return predicted
 
     def _scale_columns(self, Z: Rows) -> Rows:
         """Divide each coordinate of projected rows by its scale."""
@@ -216,7 +219,7 @@ def fit_probe(probe_kind: str, sample: ProbeSample, n_neighbours: int) -> Probe:
     return LinearProbe(sample)
 
 
-def means_with_and_without_label(sample: ProbeSample) -> tuple[np.ndarray, np.ndarray | None]:
+def label_presence_means(sample: ProbeSample) -> tuple[np.ndarray, np.ndarray | None]:
     """Return means of sampled rows with and without each label.
 
     Returns two values:
@@ -236,11 +239,8 @@ def means_with_and_without_label(sample: ProbeSample) -> tuple[np.ndarray, np.nd
 
 
 def _column_scales(Z: Rows) -> np.ndarray:
-    """Return the scale of each coordinate of projected rows, (components,).
-
-    The scale of dense rows is the standard deviation. The scale of sparse rows is the root mean
-    square, because sparse rows that are centred would not be sparse any more.
-    """
+    """Return the scale (components,) of each coordinate of projected rows."""
+    # Sparse rows are not centred, so that they stay sparse. Their scale is the root mean square.
     if sp.issparse(Z):
         return np.asarray(np.sqrt(Z.multiply(Z).mean(0))).ravel()
     return np.asarray(Z.std(0))
@@ -309,8 +309,12 @@ class RowSample:
             return project(reservoir.kept)
 
         # Remove the rows that are no longer in the sample, because newer rows replaced them.
-        parts = [(numbers, rows, np.flatnonzero(np.isin(numbers, reservoir.numbers))) for numbers, rows in self._tables]
-        self._tables = [(numbers[kept], rows.take(kept)) for numbers, rows, kept in parts if len(kept)]
+        sampled = []
+        for numbers, rows in self._tables:
+            kept = np.flatnonzero(np.isin(numbers, reservoir.numbers))
+            if len(kept):
+                sampled.append((numbers[kept], rows.take(kept)))
+        self._tables = sampled
         return np.vstack([project(rows.X) for _, rows in self._tables])
 
 
@@ -467,7 +471,7 @@ def evaluate(
     for block in _labelled_batches(source, skipped):
         block = evaluation.admit(block)
         if test_source is None:
-            evaluation.classify_and_count(block)
+            evaluation.count_correct(block)
         evaluation.learn_and_sample(block)
         if progress is not None:
             progress(evaluation.rows)
@@ -475,10 +479,10 @@ def evaluate(
         raise TargetsRequired("no row of the source has a target; test-then-train needs labelled rows.")
 
     if test_source is not None:
-        evaluation.solve_and_fit_classifiers()
+        evaluation.fit_classifiers()
         for block in _labelled_batches(test_source, skipped):
-            evaluation.classify_and_count(evaluation.admit(block))
-    return evaluation.scores_by_model_and_classifier(sum(skipped))
+            evaluation.count_correct(evaluation.admit(block))
+    return evaluation.all_scores(sum(skipped))
 
 
 def _labelled_batches(source: Source, skipped: list[int]) -> Iterator[Block]:
@@ -523,18 +527,21 @@ class ShuffledSource:
         # Each row is assigned to one turn at random, and is yielded only in this turn.
         turns = max(64, len(blocks))
         turn_of_row = [rng.integers(0, turns, block.rows) for block in blocks]
-        order = ((i, turn) for turn in range(turns) for i in rng.permutation(len(blocks)).tolist())
-        pieces = ((i, rng.permutation(np.flatnonzero(turn_of_row[i] == turn))) for i, turn in order)
-
-        for number, (i, rows) in enumerate((i, rows) for i, rows in pieces if len(rows)):
-            if number > after and (until is None or number <= until):
-                yield number, blocks[i].take(rows)
+        number = -1
+        for turn in range(turns):
+            for i in rng.permutation(len(blocks)).tolist():
+                rows = rng.permutation(np.flatnonzero(turn_of_row[i] == turn))
+                if not len(rows):
+                    continue
+                number += 1
+                if number > after and (until is None or number <= until):
+                    yield number, blocks[i].take(rows)
 
 
 class _Evaluation:
     """State of one evaluation, updated batch by batch.
 
-    Call `admit` for each batch before `classify_and_count` and `learn_and_sample`.
+    Call `admit` for each batch before `count_correct` and `learn_and_sample`.
 
     Labels are numbered from 0 in the order in which they first appear. A label's number is its
     code. The parameter `truth` of the methods is a list with each row's list of label codes.
@@ -565,14 +572,14 @@ class _Evaluation:
         self._last_codes: list[int] = []
         self._all_codes: list[np.ndarray] = []
 
-    def classify_and_count(self, block: Block) -> None:
+    def count_correct(self, block: Block) -> None:
         """Classify a batch and count the correct predictions.
 
         Every model projects the rows, and every classifier predicts their labels. If enough rows
         were learned since the last solution, the models are solved again first.
         """
         if self.rows >= self._next_solve:
-            self.solve_and_fit_classifiers()
+            self.fit_classifiers()
 
         truth = self._label_codes_by_row(block)
         for name, projection in self._projections.items():
@@ -584,12 +591,13 @@ class _Evaluation:
             previous = [self._last_codes, *truth[:-1]]
             self._last_codes = truth[-1]
             if self._schema.target_kind == "class":
-                predicted = np.array([codes[0] if codes else 0 for codes in previous], np.int64)
+                first_codes = [codes[0] if codes else 0 for codes in previous]
+                predicted = np.array(first_codes, np.int64)
             else:
-                predicted = np.where(self._labels_as_codes_or_indicators(previous), 1.0, -1.0)
+                predicted = np.where(self._label_array(previous), 1.0, -1.0)
             self._count_predictions((NO_CHANGE, _NO_CHANGE_PROBE), truth, predicted)
 
-    def solve_and_fit_classifiers(self) -> None:
+    def fit_classifiers(self) -> None:
         """Solve every model, and fit classifiers on its projected sample.
 
         Also sets the number of learned rows at which the models are solved next.
@@ -599,7 +607,7 @@ class _Evaluation:
         # Forget the label codes of rows that are no longer in the sample.
         numbers = self._sample.sampled_row_numbers().tolist()
         self._sample_truth = {number: self._sample_truth[number] for number in numbers}
-        y = self._labels_as_codes_or_indicators(list(self._sample_truth.values()))
+        y = self._label_array(list(self._sample_truth.values()))
         means, others = self._label_feature_means()
 
         for name, estimator in self._models.items():
@@ -612,14 +620,14 @@ class _Evaluation:
 
             # A linear projection maps class means of rows to class means of projected rows.
             # If the projection is not linear, pass None. Probes then use means of projected rows.
-            linear = projection.kind in ("linear", "columns")
-            sample = ProbeSample(
-                self._sample.project_sampled_rows(projection.apply),
-                y,
-                projection.apply(means) if linear else None,
-                projection.apply(others) if linear and self._schema.target_kind == "multilabel" else None,
-                len(self._labels),
-            )
+            Z = self._sample.project_sampled_rows(projection.apply)
+            projected_means = None
+            projected_others = None
+            if projection.kind in ("linear", "columns"):
+                projected_means = projection.apply(means)
+                if self._schema.target_kind == "multilabel":
+                    projected_others = projection.apply(others)
+            sample = ProbeSample(Z, y, projected_means, projected_others, len(self._labels))
             for probe in self._settings.probes:
                 self._probes[name, probe] = fit_probe(probe, sample, self._settings.neighbours)
 
@@ -637,18 +645,19 @@ class _Evaluation:
         self._sample.add(block)
         self.rows += block.rows
 
-    def scores_by_model_and_classifier(self, n_unlabelled: int) -> list[Score]:
+    def all_scores(self, n_unlabelled: int) -> list[Score]:
         """Return a Score for each pair of model and classifier.
 
         n_unlabelled: number of rows without a target, for the scores of the baseline.
         """
         # A model that was not solved yet has 0 components.
-        components = {name: projection.n_components for name, projection in self._projections.items()}
-        scores = [
-            Score(name, probe, components.get(name, 0), self._scores_of_pair((name, probe)))
-            for name in self._models
-            for probe in self._settings.probes
-        ]
+        scores = []
+        for name in self._models:
+            n_components = 0
+            if name in self._projections:
+                n_components = self._projections[name].n_components
+            for probe in self._settings.probes:
+                scores.append(Score(name, probe, n_components, self._scores_of_pair((name, probe))))
         if self._settings.baseline:
             figures = self._scores_of_pair((NO_CHANGE, _NO_CHANGE_PROBE))
             figures |= self._label_repeat_shares()
@@ -657,12 +666,7 @@ class _Evaluation:
         return scores
 
     def _scores_of_pair(self, model_and_probe: tuple[str, str]) -> dict[str, float]:
-        """Return the scores of one model with one classifier.
-
-        model_and_probe: pair (name of the model, name of the classifier).
-
-        The scores are NaN if no row was tested.
-        """
+        """Return the scores of a model with a classifier, NaN before a test."""
         if self._schema.target_kind == "multilabel":
             return self._label_scores.get(model_and_probe, LabelScores()).scores_by_name()
         return self._class_scores.get(model_and_probe, ClassScores()).scores_by_name()
@@ -675,11 +679,15 @@ class _Evaluation:
         - "unchanged": share of the rows with the same label as the previous row.
         - "by_chance": expected value of this share if the rows were in random order.
         """
-        codes = np.concatenate(self._all_codes) if self._all_codes else np.zeros(0, np.int64)
+        if self._all_codes:
+            codes = np.concatenate(self._all_codes)
+        else:
+            codes = np.zeros(0, np.int64)
         if self._schema.target_kind != "class" or len(codes) < 2:
             return {}
+        unchanged = codes[1:] == codes[:-1]
         shares = np.bincount(codes) / len(codes)
-        return {"unchanged": float((codes[1:] == codes[:-1]).mean()), "by_chance": float(shares @ shares)}
+        return {"unchanged": float(unchanged.mean()), "by_chance": float(shares @ shares)}
 
     def admit(self, block: Block) -> Block:
         """Return a batch with its columns in the order of the first batch.
@@ -704,10 +712,7 @@ class _Evaluation:
         return block
 
     def _label_codes_by_row(self, block: Block) -> list[list[int]]:
-        """Return a list with each row's list of label codes.
-
-        The label codes of the batch are translated to the label codes of this evaluation.
-        """
+        """Return each row's label codes, as this evaluation numbers the labels."""
         codes = tuple(self._labels[label] for label in block.y.labels)
         rows = block.y._replace(labels=codes).targets_by_row()
         return [[code] for code in rows] if self._schema.target_kind == "class" else rows
@@ -730,7 +735,7 @@ class _Evaluation:
         order = np.argsort([self._labels[label] for label in moments.labels])
         return means[order], others[order]
 
-    def _labels_as_codes_or_indicators(self, codes_by_row: list[list[int]]) -> np.ndarray:
+    def _label_array(self, codes_by_row: list[list[int]]) -> np.ndarray:
         """Return the labels of rows as an array.
 
         If rows have one label, returns label codes (rows,). If rows have several labels, returns
@@ -756,7 +761,7 @@ class _Evaluation:
             labels, scores (rows, labels) for the labels that were known when the classifier was
             fitted.
         """
-        y = self._labels_as_codes_or_indicators(codes_by_row)
+        y = self._label_array(codes_by_row)
         if self._schema.target_kind == "class":
             correct = y == predicted
             self._class_scores.setdefault(model_and_probe, ClassScores()).add(y, predicted, len(self._labels))

@@ -204,7 +204,9 @@ def spec_without_defaults(spec: Any) -> Any:
     Parameters that have their default value are left out. A value that is not the spec of a map is
     returned unchanged.
     """
-    name = spec.get("map") if isinstance(spec, dict) else None
+    name = None
+    if isinstance(spec, dict):
+        name = spec.get("map")
     if not isinstance(name, str) or name not in MAPS:
         return spec
     defaults = spec_of_map(MAPS[name]())

@@ -100,7 +100,9 @@ class TableReport(NamedTuple):
         Each column has one line. Many similar columns, such as the entries v0, v1 … of a vector,
         share one line.
         """
-        could_be = "could be" if any(c.options for c in self.columns) else ""
+        could_be = ""
+        if any(c.options for c in self.columns):
+            could_be = "could be"
         lines = [("column", "taken for", "made of it", "why", could_be)]
         for columns in _group_vector_columns(self.columns):
             c = columns[0]
@@ -168,7 +170,9 @@ def describe(rows: pa.RecordBatch | Iterable[pa.RecordBatch], spec: dict[str, An
     table_map.check()
 
     # Report parameters of the map that name a column which does not exist.
-    names = batches[0].schema.names if batches else []
+    names = []
+    if batches:
+        names = batches[0].schema.names
     asked = {n: o for o in ("one_hot", "hash", "drop", "keep", "as_") for n in (getattr(table_map, o) or ())}
     problems = [
         f"{option} names {name!r}{did_you_mean(name, names)}, and there is no such column"
@@ -267,10 +271,14 @@ def _describe_encoding(column: TableColumn, table_map: Table) -> str:
     The result is "" if the column is skipped.
     """
     fill = "the mean" if table_map.impute == "mean" else table_map.impute
-    gaps = f" + missing (filled by {fill})" if column.missing >= 0 else ""
+    gaps = ""
+    if column.missing >= 0:
+        gaps = f" + missing (filled by {fill})"
 
     if column.kind == "category":
-        parts = [f"{len(column.categories)} one-hot"] if column.categories else []
+        parts = []
+        if column.categories:
+            parts = [f"{len(column.categories)} one-hot"]
         parts += [f"{table_map.n_hashed} hashed"] if column.hashed >= 0 else []
         return " + ".join([*parts, *(["missing"] if gaps else [])])
     if column.kind == "text":

@@ -54,7 +54,7 @@ class FeatureMap(ABC):
     learns: ClassVar[bool] = False
 
     @property
-    def first_row_fixes_n_features(self) -> bool:
+    def first_row_fixes_width(self) -> bool:
         """True if the first row fixes the number of features."""
         return False
 

@@ -264,7 +264,10 @@ def _median_distance(X: Rows, kernel: str) -> float:
         rows = rows - rows[0]
 
     with np.errstate(over="ignore", invalid="ignore"):
-        distances = manhattan_distances(rows) if kernel == "laplace" else euclidean_distances(rows, squared=True)
+        if kernel == "laplace":
+            distances = manhattan_distances(rows)
+        else:
+            distances = euclidean_distances(rows, squared=True)
     return float(np.median(distances[np.triu_indices(len(chosen), 1)]))
 
 

@@ -31,13 +31,13 @@ import scipy.sparse as sp
 
 from stream_dr.batch.block import Block, Rows, check_finite
 from stream_dr.batch.matrix import as_rows
-from stream_dr.batch.sparse import csr_or_dense_fields, pad_with_zero_columns, rows_from_fields, stack_rows
+from stream_dr.batch.sparse import pad_with_zero_columns, rows_from_fields, stack_rows, stored_row_fields
 from stream_dr.checks import (
     ROW_COUNT_LIMIT,
-    check_csr_or_dense_rows,
     check_dtype_and_shapes,
     check_field_equals,
     check_finite_arrays,
+    check_stored_rows,
     check_within,
     field_error,
 )
@@ -121,7 +121,7 @@ class Landmarks(NamedTuple):
         check_finite_arrays(self, "factor")
         if not (np.diagonal(self.factor) > 0.0).all():
             raise field_error(self, "factor", "not above 0 on the diagonal", "a Cholesky factor")
-        check_csr_or_dense_rows(self, m, n_features)
+        check_stored_rows(self, m, n_features)
 
     @property
     def rows(self) -> Rows:
@@ -237,7 +237,10 @@ class Nystroem(FeatureMap):
 
         n_input_columns: number of features of the rows before mapping.
         """
-        row_bytes = 8 * n_input_columns if n_input_columns <= _WIDEST_DENSE else 12 * _WIDEST_DENSE
+        if n_input_columns <= _WIDEST_DENSE:
+            row_bytes = 8 * n_input_columns
+        else:
+            row_bytes = 12 * _WIDEST_DENSE
         return self.max_landmarks * (row_bytes + 8 * self.max_landmarks)
 
     def initial_landmarks(self) -> Landmarks:
@@ -326,7 +329,10 @@ class Nystroem(FeatureMap):
             B = B - B[0]
         if self.kernel == "matern":
             return matern(kernels.euclidean_distances(A, B, squared=True), self.gamma, self.nu)
-        kernel = kernels.rbf_kernel if self.kernel == "rbf" else kernels.laplacian_kernel
+        if self.kernel == "rbf":
+            kernel = kernels.rbf_kernel
+        else:
+            kernel = kernels.laplacian_kernel
         return np.asarray(kernel(A, B, gamma=self.gamma))
 
     def _draw_landmark_rows(self, landmarks: Landmarks, block: Block) -> tuple[np.ndarray, int]:
@@ -455,7 +461,7 @@ def _add_independent_landmarks(nystroem_map: Nystroem, landmarks: Landmarks, can
     rows = candidate_rows[new].astype(np.float64)
     if n:
         rows = stack_rows(landmarks.rows, rows, width)
-    fields = csr_or_dense_fields(pad_with_zero_columns(rows, width))
+    fields = stored_row_fields(pad_with_zero_columns(rows, width))
     return Landmarks(landmarks.seen, landmarks.picked, width, factor, *fields)
 
 

@@ -105,7 +105,10 @@ class Polynomial(FeatureMap):
             X = pad_with_zero_columns(X, max(n_stream_features, X.shape[1]))
         X = X.astype(np.float64, copy=False) * np.sqrt(self.gamma)
         with np.errstate(over="ignore", invalid="ignore"):
-            out = self._all_products(X) if self.product_count(X.shape[1]) <= self.n_features else self._tensor_sketch(X)
+            if self.product_count(X.shape[1]) <= self.n_features:
+                out = self._all_products(X)
+            else:
+                out = self._tensor_sketch(X)
         check_finite(out)
         return out
 

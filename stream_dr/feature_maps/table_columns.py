@@ -313,7 +313,9 @@ class TableColumn(NamedTuple):
     @property
     def mean(self) -> float:
         """Mean of the values so far, 0 without values."""
-        return self.total / self.present if self.present else 0.0
+        if self.present:
+            return self.total / self.present
+        return 0.0
 
     @property
     def is_encoded(self) -> bool:
@@ -370,7 +372,9 @@ def update_column_statistics(
         has_word = count_hashed_words(column.words(table_map), values.labels) != 0
         counts = column.counts + sign * (has_word.T @ rows_of_text).astype(np.int64)
         return column._replace(counts=counts), width_so_far
-    total = column.total + sign * float(values.values[~missing].sum()) if column.present else 0.0
+    total = 0.0
+    if column.present:
+        total = column.total + sign * float(values.values[~missing].sum())
     return column._replace(total=total), width_so_far
 
 
@@ -385,7 +389,10 @@ def encode_values_as_entries(column: TableColumn, values: ColumnValues, table_ma
     """
     # Missing values are marked in a column of their own.
     missing = values.missing
-    at = np.flatnonzero(missing) if column.missing >= 0 else np.zeros(0, dtype=np.int64)
+    if column.missing >= 0:
+        at = np.flatnonzero(missing)
+    else:
+        at = np.zeros(0, dtype=np.int64)
     parts: list[Entries] = [(at, np.full(len(at), column.missing), np.ones(len(at)))]
 
     # The other entries depend on the kind of the column.
@@ -577,7 +584,10 @@ def _update_category_statistics(
     closed = column.hashed >= 0 or column.name in table_map.hash or sign < 0
 
     # `own` has the new categories that get their own column.
-    own = [] if closed else [label for label in new if len(label) <= MAX_NAME]
+    if closed:
+        own = []
+    else:
+        own = [label for label in new if len(label) <= MAX_NAME]
     if len(own) > most:
         own = [label for label in own[: max(0, most)] if row_counts[label] >= FREQUENT * len(values.values)]
     if len(own) < len(new) and column.hashed < 0:

@@ -80,7 +80,9 @@ def kind_and_reason(name: str, column: pa.Array, table_map: TableMap) -> tuple[s
 
     # Strings are texts if they have many words and few repetitions.
     if first_values.kind != "text":
-        kind = first_values.kind if first_values.kind in SIZES else "number"
+        kind = "number"
+        if first_values.kind in SIZES:
+            kind = first_values.kind
         values = {"boolean": "true or false", "integer": "whole numbers", "date": "dates", "time": "times"}
         return kind, values.get(first_values.kind, "numbers")
     words = _mean_word_count(first_values)
@@ -303,4 +305,6 @@ def _max_kind_width(name: str, kind: str, table_map: TableMap) -> int:
     words = table_map.words.n_features
     sizes = {"number": 1, "date": 5, "time": 7, "text": words, "category": categories, "": categories}
     sizes["string"] = max(categories, words)
-    return sizes[kind] + 1 if kind in sizes else 0
+    if kind in sizes:
+        return sizes[kind] + 1
+    return 0

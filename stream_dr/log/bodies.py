@@ -59,7 +59,7 @@ class BodyFile(NamedTuple):
             try:
                 failpoint("log.bodies_write")
                 for body in bodies:
-                    starts.append(_write_whole_body_and_return_end(file, body, starts[-1]))
+                    starts.append(_write_whole_body(file, body, starts[-1]))
                 failpoint("log.bodies_sync")
                 sync_data(file)
 
@@ -99,7 +99,7 @@ class BodyFile(NamedTuple):
         """
         with self.open_checked(os.O_RDWR) as file:
             for at in range(start, start + size, _ZEROS):
-                _write_whole_body_and_return_end(file, bytes(min(_ZEROS, start + size - at)), at)
+                _write_whole_body(file, bytes(min(_ZEROS, start + size - at)), at)
             sync_data(file)
 
     @contextmanager
@@ -182,7 +182,7 @@ def body_file_path(folder: Path, first_position: int) -> Path:
     return folder / f"{first_position:020d}.bodies"
 
 
-def create_or_overwrite_body_file(path: Path) -> BodyFile:
+def create_body_file(path: Path) -> BodyFile:
     """Create a durable empty file of event bodies (payloads).
 
     The file gets a random identity.
@@ -196,7 +196,7 @@ def create_or_overwrite_body_file(path: Path) -> BodyFile:
     return body_file
 
 
-def _write_whole_body_and_return_end(file: int, body: Body, offset: int) -> int:
+def _write_whole_body(file: int, body: Body, offset: int) -> int:
     """Write the whole body at `offset`, and return its end.
 
     file: descriptor of the file.

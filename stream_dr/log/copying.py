@@ -104,8 +104,8 @@ class LogCopy:
 
         # Write the file `head` of the copy, which has the last position and identifies the index.
         head = HeadFile(self._target, writable=True)
-        head.try_to_write_acknowledged_position(index.bounds_and_total_rows().last)
-        head.try_to_store_inode_of(self._target / INDEX_NAME)
+        head.try_write_acknowledged(index.bounds_and_total_rows().last)
+        head.try_store_inode(self._target / INDEX_NAME)
         head.close()
         fsync_directory(self._target)
 

@@ -61,7 +61,7 @@ class HeadFile:
         """
         return self._path.read_bytes() if self._path.is_file() else b""
 
-    def try_to_write_acknowledged_position(self, position: int) -> None:
+    def try_write_acknowledged(self, position: int) -> None:
         """Write the last acknowledged position.
 
         If the write fails, the file still has the previous position and no error is raised.
@@ -72,17 +72,17 @@ class HeadFile:
     def stores_inode_of(self, index: Path) -> bool:
         """Return True if `index` has the stored device and inode numbers.
 
-        `try_to_store_inode_of` stores the numbers of the log's index. A copy of the index has other
+        `try_store_inode` stores the numbers of the log's index. A copy of the index has other
         numbers.
         """
         with suppress(struct.error, OSError):
             *noted, check = _FILE.unpack_from(self._content_if_regular_file(), _FORM.size)
-            return tuple(noted) == device_and_inode_or_zeros(index) and row_digest(*noted) == check
+            return tuple(noted) == device_and_inode(index) and row_digest(*noted) == check
         return False
 
-    def try_to_store_inode_of(self, index: Path) -> None:
+    def try_store_inode(self, index: Path) -> None:
         """Store the device and inode numbers of the log's index file."""
-        numbers = device_and_inode_or_zeros(index)
+        numbers = device_and_inode(index)
         with suppress(OSError):
             os.pwrite(self._file, _FILE.pack(*numbers, row_digest(*numbers)), _FORM.size)
 
@@ -93,7 +93,7 @@ class HeadFile:
         self._file = -1
 
 
-def device_and_inode_or_zeros(path: Path) -> tuple[int, int]:
+def device_and_inode(path: Path) -> tuple[int, int]:
     """Return a file's device and inode numbers. Zeros without a file."""
     try:
         status = path.stat()

@@ -79,7 +79,7 @@ def insert_id_hashes(
     connection.execute("INSERT INTO ids VALUES (?,?,?,?)", (*row, _id_entry_digest(*row)))
 
 
-def positions_that_may_have_ids(connection: sqlite3.Connection, index_path: Path, hashes: np.ndarray) -> set[int]:
+def positions_with_ids(connection: sqlite3.Connection, index_path: Path, hashes: np.ndarray) -> set[int]:
     """Return positions of events that may have these hashed ids.
 
     Dropped events may be among them.

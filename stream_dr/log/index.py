@@ -42,7 +42,7 @@ import numpy as np
 from stream_dr.errors import DamagedFile
 from stream_dr.failpoints import failpoint
 from stream_dr.log import ids
-from stream_dr.log.bodies import BEGIN, BodyFile, body_file_path, create_or_overwrite_body_file
+from stream_dr.log.bodies import BEGIN, BodyFile, body_file_path, create_body_file
 from stream_dr.log.event import Event, row_digest
 from stream_dr.log.sqlite_file import Database, check_integrity, create_sqlite_file, damaged_file_error
 
@@ -171,7 +171,7 @@ def has_body_in_file(event: Event) -> bool:
     return event.kind == "rows" and len(event.body) > 0
 
 
-def write_row_bodies_and_place_events(
+def place_events(
     folder: Path, events: Sequence[Event], current_file: BodyFileEntry | None, max_file_bytes: int, next_position: int
 ) -> tuple[list[Place], BodyFileEntry | None]:
     """Write event bodies to a file. Return each event's place.
@@ -187,9 +187,7 @@ def write_row_bodies_and_place_events(
         return [Place()] * len(events), None
 
     if current_file is None or (current_file.end >= max_file_bytes and current_file.first < next_position):
-        current_file = BodyFileEntry(
-            next_position, create_or_overwrite_body_file(body_file_path(folder, next_position))
-        )
+        current_file = BodyFileEntry(next_position, create_body_file(body_file_path(folder, next_position)))
     starts = current_file.file.write_and_return_offsets(bodies, current_file.end)
     remaining = iter(starts)
     places = [Place(current_file.first, next(remaining)) if has_body_in_file(e) else Place() for e in events]
@@ -232,7 +230,7 @@ def add_events_to_index(
     if id_hashes_by_position:
         ids.insert_id_hashes(connection, folder / INDEX_NAME, id_hashes_by_position)
     if written_file is not None:
-        store_end_of_last_body(connection, written_file)
+        store_body_end(connection, written_file)
     failpoint("log.before_commit")
 
 
@@ -259,13 +257,13 @@ def insert_newest_keys(connection: sqlite3.Connection, events: Iterable[Event], 
         connection.execute("DELETE FROM keys WHERE number <= ?", (number - max_keys,))
 
 
-def store_end_of_last_body(connection: sqlite3.Connection, current: BodyFileEntry) -> None:
+def store_body_end(connection: sqlite3.Connection, current: BodyFileEntry) -> None:
     """Store the end of the last body in a payload file."""
     row = _with_digest(current.first, current.file.identity, current.end)
     connection.execute("INSERT OR REPLACE INTO files VALUES (?,?,?,?)", row)
 
 
-def replace_event_and_list_erasure(
+def replace_event(
     connection: sqlite3.Connection, folder: Path, event: Event, new_place: Place, written_file: BodyFileEntry | None
 ) -> None:
     """Replace an event, and list its old body for erasure.
@@ -282,13 +280,11 @@ def replace_event_and_list_erasure(
     connection.execute("DELETE FROM events WHERE position=?", (event.position,))
     insert_events(connection, [event_table_row(event, total, new_place)])
     if written_file is not None:
-        store_end_of_last_body(connection, written_file)
+        store_body_end(connection, written_file)
     failpoint("log.rewrite")
 
 
-def drop_oldest_events_and_list_unused_files(
-    connection: sqlite3.Connection, first_to_keep: int
-) -> tuple[int, list[int]]:
+def drop_oldest_events(connection: sqlite3.Connection, first_to_keep: int) -> tuple[int, list[int]]:
     """Remove the oldest events before a position, at most ENTRIES_A_STEP.
 
     Call this function within a transaction. Returns the number of events removed, and the numbers
@@ -395,14 +391,14 @@ class Index:
                     return KnownEvent(*known)
         return None
 
-    def positions_that_may_have_ids(self, id_hashes: np.ndarray) -> list[int]:
+    def positions_with_ids(self, id_hashes: np.ndarray) -> list[int]:
         """Return ascending positions of events that may have these ids.
 
         id_hashes: hashes of the row ids.
 
         Dropped events may be among them.
         """
-        return sorted(ids.positions_that_may_have_ids(self._connection, self._path, id_hashes))
+        return sorted(ids.positions_with_ids(self._connection, self._path, id_hashes))
 
     def schema_changes(self) -> list[str]:
         """Return all changes of the schema as JSON, oldest first."""

@@ -42,7 +42,7 @@ from stream_dr.log.event import Event, EventDraft, EventKind, event_of_draft, xx
 from stream_dr.log.folder import create_or_check_log
 from stream_dr.log.head import (
     HeadFile,
-    device_and_inode_or_zeros,
+    device_and_inode,
     history_gone_error,
     moved_log_error,
     truncated_log_error,
@@ -171,7 +171,7 @@ class LogReader:
                 events += self.read(position - 1, position)
         return [e for e in events if e.kind == kind]
 
-    def first_position_of_newest_rows(self, n_rows: int) -> int:
+    def position_before_newest(self, n_rows: int) -> int:
         """Return the largest position from which on events have `n_rows` rows.
 
         The events from this position on may have more rows. If all events together have fewer rows,
@@ -183,7 +183,7 @@ class LogReader:
                 range(ends.first, ends.last + 1), ends.rows - n_rows, key=index.rows_appended_up_to
             )
 
-    def positions_that_may_have_ids(self, id_hashes: np.ndarray) -> list[int]:
+    def positions_with_ids(self, id_hashes: np.ndarray) -> list[int]:
         """Return positions of stored events that may have these ids.
 
         The positions ascend. Different ids may have the same hash, so read the events to find out.
@@ -191,7 +191,7 @@ class LogReader:
         id_hashes: hashes of the ids (`ids.id_hashes`).
         """
         with self._index_view() as index:
-            return [position for position in index.positions_that_may_have_ids(id_hashes) if position >= self.first]
+            return [position for position in index.positions_with_ids(id_hashes) if position >= self.first]
 
     def schema_changes(self) -> list[str]:
         """Return all changes of the schema as JSON, oldest first.
@@ -353,7 +353,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         self._file_bytes = max_file_bytes
         self._lock = threading.RLock()
 
-        self._index_numbers = device_and_inode_or_zeros(self._database.path)
+        self._index_numbers = device_and_inode(self._database.path)
         self._current: BodyFileEntry | None = None
 
         # True if the last write may or may not be committed, because it raised an error.
@@ -368,9 +368,9 @@ class Log(LogReader, AbstractContextManager["Log"]):
                     with self._index_view() as index:
                         index.check(self._keys)
                 self._recover_if_uncertain(check_all_files=True)
-                self._head.try_to_write_acknowledged_position(self._ends.last)
-                self._head.try_to_store_inode_of(self._database.path)
-                self._overwrite_bytes_of_rewritten_events()
+                self._head.try_write_acknowledged(self._ends.last)
+                self._head.try_store_inode(self._database.path)
+                self._overwrite_rewritten_events()
             else:
                 # Raise now if the index cannot be read.
                 self._bounds()
@@ -399,7 +399,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
 
             # Write the bodies to a file first, and then commit their places and all other fields.
             with self._write_transaction() as connection:
-                places, current = tables.write_row_bodies_and_place_events(
+                places, current = tables.place_events(
                     self.path, events, self._current, self._file_bytes, self._ends.last + 1
                 )
                 ids = {e.position: d.ids for e, d in zip(events, drafts, strict=True) if d.ids is not None}
@@ -409,7 +409,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
             # The events are committed. Only now they become visible to readers of this process.
             self._ends = LogBounds(self._ends.first, events[-1].position, totals[-1])
             self._current = current or self._current
-            self._head.try_to_write_acknowledged_position(self._ends.last)
+            self._head.try_write_acknowledged(self._ends.last)
             failpoint("log.after_commit")
         return [e.position for e in events]
 
@@ -432,15 +432,15 @@ class Log(LogReader, AbstractContextManager["Log"]):
             (event,) = self._select_events("position = ?", (position,))
             event = event._replace(body=body, rows=n_remaining_rows, checksum=xxh64_digest(body))
             with self._write_transaction() as connection:
-                (place,), current = tables.write_row_bodies_and_place_events(
+                (place,), current = tables.place_events(
                     self.path, [event], self._current, self._file_bytes, self._ends.last + 1
                 )
-                tables.replace_event_and_list_erasure(connection, self.path, event, place, current)
+                tables.replace_event(connection, self.path, event, place, current)
             self._current = current or self._current
             failpoint("log.rewritten")
-            self._overwrite_bytes_of_rewritten_events()
+            self._overwrite_rewritten_events()
 
-    def hide_events_before_and_return_first(self, position: int) -> int:
+    def hide_events_before(self, position: int) -> int:
         """Make events before a position unreadable, except the last event.
 
         Returns the position of the first event that can be read now.
@@ -450,7 +450,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
             self._ends = self._ends._replace(first=max(self._ends.first, min(position, self._ends.last)))
             return self._ends.first
 
-    def drop_events_before_and_count(self, position: int) -> int:
+    def drop_events_before(self, position: int) -> int:
         """Remove events before a position, but never the last event.
 
         Returns the number of events removed. The space of the events is released to the file
@@ -458,7 +458,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         """
         # Remove the events in short transactions, so that other threads can append in between.
         # After each transaction, pause as long as it took, so that other threads can use the disk.
-        first = self.hide_events_before_and_return_first(position)
+        first = self.hide_events_before(position)
         dropped = 0
         more = True
         while more:
@@ -467,7 +467,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
                 if self._closed:
                     break
                 with self._write_transaction() as connection:
-                    removed, files = tables.drop_oldest_events_and_list_unused_files(connection, first)
+                    removed, files = tables.drop_oldest_events(connection, first)
                 failpoint("log.dropped")
                 with self._database.connection() as connection:
                     more = tables.release_freed_space_step(connection, self.path, files) or removed > 0
@@ -484,7 +484,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
 
         Raises DirectoryMissing if no folder has the path, and DirectoryInUse otherwise.
         """
-        if self.displaced is None and device_and_inode_or_zeros(self._database.path) != self._index_numbers:
+        if self.displaced is None and device_and_inode(self._database.path) != self._index_numbers:
             self.displaced = moved_log_error(self.path)
         if self.displaced is not None:
             raise remove_stack_frames(self.displaced)
@@ -551,7 +551,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
 
         self._commit_uncertain = False
 
-    def _overwrite_bytes_of_rewritten_events(self) -> None:
+    def _overwrite_rewritten_events(self) -> None:
         """Overwrite the old bytes of rewritten events.
 
         The index lists the byte ranges, also of events that were rewritten before a crash. If the

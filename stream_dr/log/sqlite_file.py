@@ -21,7 +21,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from stream_dr.disk import PRIVATE_FILE, TEMPORARY, cannot_write_error, fsync_directory, is_disk_full_or_read_only
+from stream_dr.disk import PRIVATE_FILE, TEMPORARY, cannot_write_error, fsync_directory, is_disk_unwritable
 from stream_dr.errors import DamagedFile, ForeignFile, Overloaded, StreamDRError, UnknownFormat
 
 JOURNAL_BYTES = 16 << 20
@@ -348,7 +348,7 @@ def _translate_system_error(error: OSError, path: Path) -> StreamDRError | None:
 
     Returns None if no error of this library fits.
     """
-    if is_disk_full_or_read_only(error):
+    if is_disk_unwritable(error):
         return cannot_write_error(path, str(error))
     if error.errno in (errno.EISDIR, errno.ENOTDIR):
         return damaged_file_error(path, str(error.strerror))

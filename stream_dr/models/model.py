@@ -640,7 +640,7 @@ class Model:
             self.solving.error = None
             return published
         except Exception as e:
-            self._log_and_store_solve_error(frozen.position, e)
+            self._store_solve_error(frozen.position, e)
             return None
         finally:
             self.solving.attempted_position = max(self.solving.attempted_position, frozen.position)
@@ -672,7 +672,7 @@ class Model:
         try:
             published = self.publish(frozen)
         except Exception as e:
-            self._log_and_store_solve_error(frozen.position, e)
+            self._store_solve_error(frozen.position, e)
             self.solving.attempted_position = max(self.solving.attempted_position, frozen.position)
             with self._learning:
                 self.published = None
@@ -698,7 +698,7 @@ class Model:
             return "catching_up"
         return "failed_to_publish" if self.status == "live" and self.solving.error is not None else self.status
 
-    def _log_and_store_solve_error(self, position: int, error: Exception) -> None:
+    def _store_solve_error(self, position: int, error: Exception) -> None:
         """Store the error of the last attempt to publish.
 
         The error is logged if its message differs from the message of the stored error. The
@@ -733,7 +733,7 @@ class Model:
         # The spread of the components comes from solutions that each leave out one fold of rows.
         # If such a solution fails, the projection is published without the spread.
         with suppress(errors.StreamDRError):
-            projection = self.estimator.with_uncertainty_if_in_folds(projection, frozen.state)
+            projection = self.estimator.add_fold_uncertainty(projection, frozen.state)
 
         published = Published(
             self.version_numbers.take_next(),

@@ -27,7 +27,7 @@ from stream_dr.disk import (
     PRIVATE_FILE,
     cannot_write_error,
     fsync_directory,
-    is_disk_full_or_read_only,
+    is_disk_unwritable,
     make_private_folder,
     write_atomically,
 )
@@ -124,7 +124,7 @@ def export_model(model: Model) -> bytes:
     return snapshot_file.safetensors_bytes(*_pack_snapshot(model, model.freeze(), model.published))
 
 
-def write_published_of_failed_model(failed_model: Model, directory_path: Path) -> None:
+def write_failed_projection(failed_model: Model, directory_path: Path) -> None:
     """Write a failed model's published projection to a file.
 
     After a restart, the projection can be published again from this file. The model's state is not
@@ -148,7 +148,7 @@ def write_published_of_failed_model(failed_model: Model, directory_path: Path) -
 def restore_published(failed_model: Model, directory_path: Path) -> None:
     """Publish a failed model's projection again after a restart.
 
-    The projection is read from the file that `write_published_of_failed_model` writes. If the file
+    The projection is read from the file that `write_failed_projection` writes. If the file
     does not exist or cannot be read, nothing is published and a warning is logged.
     """
     path = snapshot_folder(directory_path, failed_model.name, failed_model.id) / FAILED_FILE_NAME
@@ -281,7 +281,7 @@ def write_start_estimator(estimator: Estimator, directory_path: Path, model_name
         for folder in (path.parent.parent, directory_path):
             fsync_directory(folder)
     except OSError as e:
-        if is_disk_full_or_read_only(e):
+        if is_disk_unwritable(e):
             raise cannot_write_error(path, str(e)) from e
         raise
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_dr.projection import Columns, Mapped, Orientable, Projection, linear_part_or_none
 from stream_dr.readout import Readout
-from stream_dr.solve.orientation import least_squares_map, move_rows, new_indices_of_previous_features
+from stream_dr.solve.orientation import least_squares_map, move_rows, place_previous_features
 
 MAX_VERSION_BYTES = 64 << 20
 """Number of bytes of one model's projections above which older versions are dropped.
@@ -188,7 +188,7 @@ def linear_map_between_projections(old_projection: Projection, new_projection: P
         return None
 
     # The feature maps of the two projections may make different columns. Match the columns.
-    columns = new_indices_of_previous_features(old_projection, new_projection)
+    columns = place_previous_features(old_projection, new_projection)
     map_, residual = least_squares_map(move_rows(before.loadings, columns), after.loadings)
     # Columns without an old value have the mean 0.
     mean = np.zeros(len(after.mean))

@@ -31,7 +31,7 @@ from stream_dr.directory.records import RecordsTail
 from stream_dr.disk import write_atomically
 from stream_dr.errors import InvalidParameter, StreamDRError, did_you_mean
 from stream_dr.models.model import Model
-from stream_dr.plotting.figure import FigureDict, empty_figure, plotly_escaped_text, strip_feature_map_if_any
+from stream_dr.plotting.figure import FigureDict, empty_figure, plotly_escaped_text, unmapped_projection
 from stream_dr.plotting.projection_figures import (
     loadings_figure_dict,
     projected_rows_figure,
@@ -42,10 +42,10 @@ from stream_dr.plotting.record_figures import (
     accuracy_figure_dict,
     best_models,
     confusion_figure_dict,
+    convergence_figure_dict,
     drift_figure_dict,
     last_refine_passes,
     progress_figure_dict,
-    residual_and_angle_figure_dict,
     score_or_minus_infinity,
 )
 from stream_dr.projection import Linear, linear_part_or_none
@@ -144,7 +144,7 @@ def directory_figure_dict(
         raise InvalidParameter(f"figure {kind!r} is of one model; name it.")
     name = plotly_escaped_text(model.name)
     if kind == "convergence":
-        return residual_and_angle_figure_dict(last_refine_passes(history, model.name), f"{name}: convergence of refine")
+        return convergence_figure_dict(last_refine_passes(history, model.name), f"{name}: convergence of refine")
     if kind == "drift":
         return drift_figure_dict(history, model.name, f"{name}: drift")
     if kind == "confusion":
@@ -173,19 +173,30 @@ def _projection_figure(
     # The newest rows show the variance along the components of a linear projection.
     # `linear` is None for other projections, without components, and without rows.
     title = f"{name}: version {published.version}"
-    rows = newest if newest is not None else newest_rows(directory, options.rows)
-    is_linear = strip_feature_map_if_any(projection).kind == "linear"
-    linear = projection if is_linear and projection.n_components and rows.blocks else None
+    if newest is not None:
+        rows = newest
+    else:
+        rows = newest_rows(directory, options.rows)
+    is_linear = unmapped_projection(projection).kind == "linear"
+    linear = None
+    if is_linear and projection.n_components and rows.blocks:
+        linear = projection
 
     if kind == "spectrum":
-        captured = None if linear is None else rows.cumulative_variance_shares(linear)
+        captured = None
+        if linear is not None:
+            captured = rows.cumulative_variance_shares(linear)
         return spectrum_figure_dict(projection, f"{name}: spectrum", captured)
     if kind == "loadings":
-        width = getattr(getattr(strip_feature_map_if_any(projection), "loadings", None), "shape", (0, 0))[1]
+        width = getattr(getattr(unmapped_projection(projection), "loadings", None), "shape", (0, 0))[1]
         # The newest version may have fewer components than the caller's `component` needs.
         component = min(options.component, max(0, width - 1))
-        names = directory.schema.names if projection.kind != "mapped" else None
-        deviations = None if linear is None else rows.input_column_deviations(linear)
+        names = None
+        if projection.kind != "mapped":
+            names = directory.schema.names
+        deviations = None
+        if linear is not None:
+            deviations = rows.input_column_deviations(linear)
         return loadings_figure_dict(projection, component, 20, names, f"{name}: loadings", deviations)
     projected = rows.project(projection)
     return projected_rows_figure(projected, rows.targets, options.dimensions, max(1, options.rows), 0, title)
@@ -208,7 +219,9 @@ def is_figure_on_page(kind: str, model: Model | None) -> bool:
 def model_uncertainty_sentences(model: Model) -> list[str]:
     """Return sentences on the uncertainty of a model's published projection."""
     linear = _published_linear_projection(model)
-    return [] if linear is None else uncertainty_sentences(linear.choice, linear.spread)
+    if linear is None:
+        return []
+    return uncertainty_sentences(linear.choice, linear.spread)
 
 
 def _published_linear_projection(model: Model) -> Linear | None:
@@ -294,9 +307,9 @@ class LiveFigures:
             best = best_models(self._records.newest_records(), self._directory.models.keys())
             newest, counts = NewestRows(-1), Counts()
             if model is not None:
-                newest, counts = self._newest_rows_and_label_counts(options.rows)
+                newest, counts = self._newest_labelled_rows(options.rows)
             kinds = [kind for kind in LIVE_KINDS if is_figure_on_page(kind, model)]
-            drawn_figures = {kind: self._cached_or_new_figure(kind, model, options, newest) for kind in kinds}
+            drawn_figures = {kind: self._cached_figure(kind, model, options, newest) for kind in kinds}
 
         # Leave out figures that the browser already has.
         figures: dict[str, JsonDict] = {}
@@ -316,7 +329,7 @@ class LiveFigures:
             }
         )
 
-    def _newest_rows_and_label_counts(self, max_rows: int) -> tuple[NewestRows, Counts]:
+    def _newest_labelled_rows(self, max_rows: int) -> tuple[NewestRows, Counts]:
         """Return the log's newest rows, and their label counts.
 
         A label count is a pair (label, number of rows with this label). The log is read again only
@@ -339,7 +352,7 @@ class LiveFigures:
                 self._newest.popitem()
         return newest, counts
 
-    def _cached_or_new_figure(
+    def _cached_figure(
         self, kind: str, model: Model | None, options: FigureOptions, newest: NewestRows
     ) -> CachedFigure:
         """Return a figure from the cache, or draw the figure.
@@ -352,8 +365,12 @@ class LiveFigures:
         options: options of the figure.
         newest: newest rows of the log.
         """
-        shown_model = model if kind not in OF_ALL else None
-        version = shown_model.published_version if shown_model is not None else 0
+        shown_model = None
+        if kind not in OF_ALL:
+            shown_model = model
+        version = 0
+        if shown_model is not None:
+            version = shown_model.published_version
         records = self._records.newest_records() if kind in FROM_RECORDS else ()
 
         # Collect the inputs of the figure. Only the first input changes when rows are learned.
@@ -411,7 +428,9 @@ def _numpy_to_json_types(value: object) -> object:
     An array (n,) of numbers is converted to plotly's binary format, a dict of type and data.
     """
     if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iuf":
-        array = value.astype(np.int32) if value.dtype.kind in "iu" else value
+        array = value
+        if value.dtype.kind in "iu":
+            array = value.astype(np.int32)
         return {"dtype": array.dtype.str[1:], "bdata": base64.b64encode(array.tobytes()).decode()}
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
@@ -517,12 +536,14 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
     records: records of the directory, oldest first.
     """
     # A sentence on the best models.
-    tested = directory.records.last_scores_by_model_id()
+    tested = directory.records.newest_scores()
     best = best_models(records, directory.models.keys())
     if best is not None:
         scores = tested.get(directory.models[best.models[0]].id, {})
         names = " and ".join(f"<b>{escape(name)}</b>" for name in best.models)
-        verb = "is best" if len(best.models) == 1 else "are best, within two standard errors"
+        verb = "are best, within two standard errors"
+        if len(best.models) == 1:
+            verb = "is best"
         score = f"{_accuracy_or_r2_text(scores)} on {scores.get('tested', 0):,} rows before they were learned"
         yield f"<p>{names} {verb}, since {_utc_text(best.since)}: {score}. "
         yield f"{directory.rows:,} rows, {len(directory.schema.labels):,} labels.</p>"
@@ -574,7 +595,7 @@ def _models_by_score(directory: Directory) -> list[Model]:
 
     The model with the best score comes first. Models that were not tested come last.
     """
-    tested = directory.records.last_scores_by_model_id()
+    tested = directory.records.newest_scores()
     return sorted(directory.models.values(), key=lambda m: -score_or_minus_infinity(tested.get(m.id, {})))
 
 

@@ -132,7 +132,7 @@ def whole_number_axis(axis_title: str, n_values: int) -> JsonDict:
     return axis
 
 
-def strip_feature_map_if_any(model: Any) -> Any:
+def unmapped_projection(model: Any) -> Any:
     """Return a model's projection without its feature map.
 
     If the model has a feature map, the result is the projection that is applied to mapped rows. If
@@ -141,8 +141,12 @@ def strip_feature_map_if_any(model: Any) -> Any:
 
     model: fitted estimator or projection.
     """
-    projection = model.projection() if hasattr(model, "projection") else model
-    return projection.inner if isinstance(projection, Mapped) else projection
+    projection = model
+    if hasattr(model, "projection"):
+        projection = model.projection()
+    if isinstance(projection, Mapped):
+        return projection.inner
+    return projection
 
 
 def component_spread_or_none(model: Any) -> ComponentSpread | None:
@@ -156,11 +160,13 @@ def component_spread_or_none(model: Any) -> ComponentSpread | None:
     # An estimator with folds computes the uncertainty when `angles_` is read, and stores it.
     with suppress(AttributeError, StreamDRError):
         model.angles_  # noqa: B018
-    projection = strip_feature_map_if_any(model)
-    return projection.spread if isinstance(projection, Linear) else None
+    projection = unmapped_projection(model)
+    if isinstance(projection, Linear):
+        return projection.spread
+    return None
 
 
-def loadings_or_eigenvalues(model: Any, array_name: Literal["loadings", "eigenvalues"]) -> np.ndarray | None:
+def figure_loadings(model: Any, array_name: Literal["loadings", "eigenvalues"]) -> np.ndarray | None:
     """Return the loadings or the eigenvalues of a model.
 
     The result is None if the model does not have the array. Estimators of scikit-learn have the
@@ -169,12 +175,14 @@ def loadings_or_eigenvalues(model: Any, array_name: Literal["loadings", "eigenva
     model: fitted estimator or projection.
     array_name: name of the array to return.
     """
-    values = getattr(strip_feature_map_if_any(model), array_name, None)
+    values = getattr(unmapped_projection(model), array_name, None)
     if values is None and array_name == "loadings" and hasattr(model, "components_"):
         values = np.asarray(model.components_).T
     if values is None and array_name == "eigenvalues":
         values = getattr(model, "explained_variance_", None)
-    return None if values is None else np.asarray(values, dtype=np.float64)
+    if values is None:
+        return None
+    return np.asarray(values, dtype=np.float64)
 
 
 def check_can_write_figure(path: Path) -> None:

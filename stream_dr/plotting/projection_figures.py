@@ -20,12 +20,12 @@ from stream_dr.plotting.figure import (
     component_spread_or_none,
     empty_figure,
     figure_dict,
-    loadings_or_eigenvalues,
+    figure_loadings,
     plotly_escaped_text,
     scatter_trace,
-    strip_feature_map_if_any,
     title_of_model,
     titled_axis,
+    unmapped_projection,
     whole_number_axis,
 )
 from stream_dr.projection import Columns, Linear, Mapped
@@ -84,16 +84,18 @@ def loadings_figure_dict(
         None. A feature that hardly varies has little effect, even if its loading is large.
     """
     # Choose the values to draw: scores of selected features, or loadings of the component.
-    projection = strip_feature_map_if_any(model)
+    projection = unmapped_projection(model)
     half_widths = None
     if isinstance(projection, Columns):
         features = projection.columns
         values = projection.scores
         label = "score"
     else:
-        matrix = loadings_or_eigenvalues(model, "loadings")
+        matrix = figure_loadings(model, "loadings")
         if matrix is None or not matrix.shape[1]:
-            reason = "no component yet" if matrix is not None else "no loadings: it projects by similar rows"
+            reason = "no loadings: it projects by similar rows"
+            if matrix is not None:
+                reason = "no component yet"
             return empty_figure(title, reason)
         if not 0 <= component < matrix.shape[1]:
             raise InvalidParameter(f"component={component}; there are 0 … {matrix.shape[1] - 1}.")
@@ -101,11 +103,14 @@ def loadings_figure_dict(
         features = np.arange(len(matrix))
         values = matrix[:, component]
         label = "loading"
-        note, half_widths = _title_note_and_half_widths(model, component)
+        note, half_widths = _error_bars(model, component)
         title += f" · component {component + 1}{note}"
         if feature_deviations is not None:
             values = values * feature_deviations
-            half_widths = None if half_widths is None else half_widths * feature_deviations
+            if half_widths is None:
+                half_widths = None
+            else:
+                half_widths = half_widths * feature_deviations
             label = "loading × standard deviation"
 
     # Draw the largest values as bars, in reversed order. Plotly draws the first bar at the bottom.
@@ -119,7 +124,7 @@ def loadings_figure_dict(
     return figure_dict([bars], title, xaxis=titled_axis(label), yaxis=axis, showlegend=False)
 
 
-def _title_note_and_half_widths(model: Any, component: int) -> tuple[str, np.ndarray | None]:
+def _error_bars(model: Any, component: int) -> tuple[str, np.ndarray | None]:
     """Return a title note and the error bars of loadings.
 
     The note is text for the title, or "". The error bars are half the widths (features,) of 95 %
@@ -157,7 +162,9 @@ def _feature_names(model: Any, feature_names: Sequence[object] | None) -> Sequen
     """
     if feature_names is not None:
         return feature_names
-    projection = model.projection() if hasattr(model, "projection") else model
+    projection = model
+    if hasattr(model, "projection"):
+        projection = model.projection()
     if isinstance(projection, Mapped):
         return projection.feature_names or ()
     return list(getattr(model, "feature_names_in_", ()))
@@ -205,7 +212,7 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
         capture together. None means that the share is computed as in `spectrum`.
     """
     # Compute the cumulative shares of the eigenvalues.
-    values = loadings_or_eigenvalues(model, "eigenvalues")
+    values = figure_loadings(model, "eigenvalues")
     if values is None or not len(values):
         return empty_figure(title, "no eigenvalues: " + ("no component yet" if values is not None else "it has none"))
 
@@ -214,8 +221,13 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
     total = positive.sum()
     shares = np.asarray(ratio) if ratio is not None else positive / total if total else positive
     number = np.arange(1, len(values) + 1)
-    shares = np.cumsum(shares) if cumulative_shares is None else cumulative_shares
-    of = "all variance" if ratio is not None or cumulative_shares is not None else "these components"
+    if cumulative_shares is None:
+        shares = np.cumsum(shares)
+    else:
+        shares = cumulative_shares
+    of = "these components"
+    if ratio is not None or cumulative_shares is not None:
+        of = "all variance"
 
     # One bar alone would fill the figure.
     width = min(0.8, 0.2 * len(values))
@@ -272,13 +284,15 @@ def regularisation_figure_dict(model: Any, title: str) -> FigureDict:
 
     model: fitted estimator or projection.
     """
-    projection = strip_feature_map_if_any(model)
-    choice = projection.choice if isinstance(projection, Linear) else None
+    projection = unmapped_projection(model)
+    choice = None
+    if isinstance(projection, Linear):
+        choice = projection.choice
     if choice is None:
         return empty_figure(title, "no parameter was chosen by cross-validation")
     x, axis = choice.values, whole_number_axis("number of components", len(choice.values))
     if choice.parameter == "gamma":
-        x, axis = _ridge_positions_and_axis(choice.values)
+        x, axis = _ridge_positions(choice.values)
 
     texts = [f"{choice.parameter} = {number_text(value)}" for value in choice.values]
     at = [choice.chosen]
@@ -292,7 +306,7 @@ def regularisation_figure_dict(model: Any, title: str) -> FigureDict:
     return figure_dict([line, mark], title, xaxis=axis, yaxis=titled_axis("error"), legend=LEGEND_ABOVE)
 
 
-def _ridge_positions_and_axis(ridges_from_zero: np.ndarray) -> tuple[np.ndarray, JsonDict]:
+def _ridge_positions(ridges_from_zero: np.ndarray) -> tuple[np.ndarray, JsonDict]:
     """Return the positions and the axis options of ridges.
 
     The axis is logarithmic. The first ridge is 0, which has no logarithm. It is drawn at the left
@@ -378,7 +392,9 @@ def projection(
     """
     z = model.apply(X) if hasattr(model, "apply") else model.transform(X)
     z = np.asarray(z, dtype=np.float64)
-    targets = None if y is None else parse_targets(y, len(z), KINDS)
+    targets = None
+    if y is not None:
+        targets = parse_targets(y, len(z), KINDS)
     title = title or f"Projection by {plotly_escaped_text(type(model).__name__)}"
     return go.Figure(projected_rows_figure(z, targets, dimensions, most, seed, title))
 
@@ -498,7 +514,9 @@ def _group_rows_by_colour(targets: Targets | None, n_rows: int, class_means: Cla
     if len(others):
         groups.append(_ColourGroup(f"{len(np.unique(codes[others]))} other labels", others, _OTHERS))
     unlabelled = np.flatnonzero(codes < 0)
-    return [*groups, _ColourGroup("no label", unlabelled, _OTHERS, "circle-open")] if len(unlabelled) else groups
+    if len(unlabelled):
+        return [*groups, _ColourGroup("no label", unlabelled, _OTHERS, "circle-open")]
+    return groups
 
 
 def _class_traces(
@@ -582,4 +600,6 @@ def _marker_size(axes: str, n_rows: int) -> int:
         return 3
     if n_rows > CROWDED:
         return 2
-    return 3 if n_rows > MANY else 5
+    if n_rows > MANY:
+        return 3
+    return 5

@@ -27,8 +27,8 @@ from stream_dr.plotting.figure import (
     figure_dict,
     plotly_escaped_text,
     scatter_trace,
-    strip_feature_map_if_any,
     titled_axis,
+    unmapped_projection,
     whole_number_axis,
 )
 from stream_dr.solve.orientation import principal_angles
@@ -121,14 +121,16 @@ def progress_figure_dict(records: list[JsonDict], max_records: int, title: str) 
     values = [next((value for value in of_models if value is not None), None) for of_models in baselines]
     if any(value is not None for value in values):
         times = list(map(record_time_for_plotly, ticks))
-        mode = "lines" if len(times) > 1 else "markers"
+        mode = "markers"
+        if len(times) > 1:
+            mode = "lines"
         traces.append(scatter_trace("always the last label", times, values, mode, line=BASELINE, yaxis="y3"))
 
     # Draw the lines and marks of each model.
     names = list(dict.fromkeys(name for tick in ticks for name in tick["models"]))
     for i, name in enumerate(names):
         traces += _model_lines(ticks, name, COLOURS[i % len(COLOURS)])
-        traces += _version_and_failure_marks(records, ticks, name, COLOURS[i % len(COLOURS)], max_records)
+        traces += _event_marks(records, ticks, name, COLOURS[i % len(COLOURS)], max_records)
 
     # Place the panels one above the other, with a common time axis.
     height = 1 / len(PANELS)
@@ -180,7 +182,10 @@ def best_models(records: list[JsonDict], model_names: Collection[str]) -> BestMo
             top = score_or_minus_infinity(tested[ranked[0]])
             error = tested[ranked[0]].get("error") or 0.0
             close = tuple(m for m in ranked if score_or_minus_infinity(tested[m]) >= top - 2 * error)
-            since = best.since if best is not None and best.models[0] == ranked[0] else tick["time"]
+            if best is not None and best.models[0] == ranked[0]:
+                since = best.since
+            else:
+                since = tick["time"]
             best = BestModels(close, top, since)
     return best
 
@@ -215,7 +220,9 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
     own_ticks = [tick for tick in progress_records if model_name in tick["models"]]
     times = list(map(record_time_for_plotly, own_ticks))
     name = plotly_escaped_text(model_name)
-    mode = "lines+markers" if len(own_ticks) <= FEW else "lines"
+    mode = "lines"
+    if len(own_ticks) <= FEW:
+        mode = "lines+markers"
     for field, _, axis in PANELS:
         values = []
         for tick in own_ticks:
@@ -231,7 +238,7 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
         yield scatter_trace(name, times, values, mode, line={"color": colour}, yaxis=axis) | legend
 
 
-def _version_and_failure_marks(
+def _event_marks(
     records: list[JsonDict], progress_records: list[JsonDict], model_name: str, colour: str, max_marks: int
 ) -> Iterator[Trace]:
     """Yield the marks of a model in the figure `progress`.
@@ -377,10 +384,10 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
         runs = {"": [p._asdict() for p in source.passes]}
     else:
         runs = last_refine_passes(load_records(source), model)
-    return go.Figure(residual_and_angle_figure_dict(runs, title))
+    return go.Figure(convergence_figure_dict(runs, title))
 
 
-def residual_and_angle_figure_dict(passes_by_model: dict[str, list[JsonDict]], title: str) -> FigureDict:
+def convergence_figure_dict(passes_by_model: dict[str, list[JsonDict]], title: str) -> FigureDict:
     """Return the convergence of refines as a figure dict.
 
     The figure shows the residual and the angle of each pass. The angle is the largest principal
@@ -392,7 +399,9 @@ def residual_and_angle_figure_dict(passes_by_model: dict[str, list[JsonDict]], t
         return empty_figure(title, "no refine has been recorded")
     traces = []
     for i, (name, passes) in enumerate(passes_by_model.items()):
-        prefix = f"{plotly_escaped_text(name)}: " if name else ""
+        prefix = ""
+        if name:
+            prefix = f"{plotly_escaped_text(name)}: "
         numbers = [p["number"] for p in passes]
         for field, label, colour in (("residual", "residual", COLOURS[0]), ("angle", "angle (radians)", COLOURS[2])):
             line = {"color": colour, "dash": _DASHES[i % len(_DASHES)]}
@@ -447,7 +456,7 @@ def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.
         return go.Figure(drift_figure_dict(load_records(source), model, title))
     if isinstance(source, str | Path | Directory) or any(isinstance(record, dict) for record in source):
         raise InvalidParameter("model=None; it must be the name of the model whose records are drawn.")
-    each = enumerate(starmap(principal_angles, pairwise(map(strip_feature_map_if_any, source))), 2)
+    each = enumerate(starmap(principal_angles, pairwise(map(unmapped_projection, source))), 2)
     angles_by_version = [(version, angles.tolist()) for version, angles in each if angles is not None]
     return go.Figure(_drift_figure(angles_by_version, title))
 

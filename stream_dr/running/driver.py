@@ -156,7 +156,7 @@ class Driver:
         self._awaited_position = awaited_position
         self.tests = None
         if settings.test_then_train:
-            self.tests = TestThenTrain(directory.records.last_scores_by_model_id(), solve_for_tests)
+            self.tests = TestThenTrain(directory.records.newest_scores(), solve_for_tests)
 
         # Number of rows learned since the last round of snapshots was started.
         self._new_rows = 0
@@ -291,9 +291,9 @@ class Driver:
                 self._snapshot_and_report(model, state, errors)
 
         try:
-            self._directory.retention.erase_unlearned_rows_outside_snapshots()
+            self._directory.retention.erase_unlearned_rows()
             if self._settings.retain_rows is not None:
-                self._directory.retention.drop_unneeded_events_and_count(self._settings.retain_rows)
+                self._directory.retention.drop_unneeded_events(self._settings.retain_rows)
         except Exception as e:
             log.exception("the log could not be shortened as far as the snapshots allow")
             errors.append(e)
@@ -401,7 +401,7 @@ class Driver:
 
         # The components of a projection are unique only up to their signs.
         # A snapshot of the first published projection preserves the signs after a kill.
-        if self._published_without_projection_in_snapshot(models):
+        if self._published_not_snapshotted(models):
             return 0.0
 
         settings = self._settings
@@ -409,7 +409,7 @@ class Driver:
         pause = 0.0 if by_rows else math.inf if settings.snapshot_seconds is None else settings.snapshot_seconds
         return self._round_started_at + max(pause, SNAPSHOT_PAUSE_FACTOR * self._round_seconds)
 
-    def _published_without_projection_in_snapshot(self, models: Sequence[Model]) -> list[Model]:
+    def _published_not_snapshotted(self, models: Sequence[Model]) -> list[Model]:
         """Return published models of which no snapshot has a projection.
 
         The list is empty if the last snapshots could not be written.
@@ -423,15 +423,15 @@ class Driver:
 
         If models have a first projection that no snapshot contains, only these are snapshotted.
         """
-        due = self._published_without_projection_in_snapshot(models)
+        due = self._published_not_snapshotted(models)
         if not due:
             due = [m for m in models if _changed_since_snapshot(m)]
             self._new_rows = 0
             self._round_started_at = time.monotonic()
-        self._snapshot_task = self._solve_pool.submit(self._snapshot_and_trim_log_timed, [(m, m.freeze()) for m in due])
+        self._snapshot_task = self._solve_pool.submit(self._run_snapshots, [(m, m.freeze()) for m in due])
         self._snapshot_task.add_done_callback(lambda _: self._on_event(EngineEvent.SNAPSHOTS_ENDED))
 
-    def _snapshot_and_trim_log_timed(self, frozen: Sequence[tuple[Model, FrozenState]]) -> None:
+    def _run_snapshots(self, frozen: Sequence[tuple[Model, FrozenState]]) -> None:
         started_at = time.monotonic()
         self._round_failed = True
         try:

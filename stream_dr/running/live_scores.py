@@ -176,7 +176,7 @@ class TestThenTrain:
             elif is_new and event.block is not None and isinstance(event.block.y, Targets):
                 started = time.monotonic()
                 try:
-                    self._test_and_store_last_target(models, event, event.block, started >= self._next_test)
+                    self._test_event(models, event, event.block, started >= self._next_test)
                 except Exception:
                     log.exception("the rows at position %d were not tested", event.position)
 
@@ -267,9 +267,7 @@ class TestThenTrain:
         codes = [self._labels[label] for label in frequent]
         return {"labels": frequent, "counts": counts[np.ix_(codes, codes)].tolist(), "rows": rows[codes].tolist()}
 
-    def _test_and_store_last_target(
-        self, models: Sequence[Model], event: ParsedEvent, block: Block, test_rows: bool
-    ) -> None:
+    def _test_event(self, models: Sequence[Model], event: ParsedEvent, block: Block, test_rows: bool) -> None:
         """Test models on one event, and store its last target.
 
         block: rows of the event.
@@ -286,13 +284,13 @@ class TestThenTrain:
         is_first = self._solves and not self._parts and not any(model.rows for model in models)
         if test_rows and is_first and len(numbers) >= MIN_ROWS_TO_SPLIT:
             learned = _random_sample(all_indices, (len(numbers) + 1) // 2)
-            self._let_new_copies_learn_half(models, event, block, numbers[learned])
+            self._split_new_copies(models, event, block, numbers[learned])
             self._test_rows(models, event, block, numbers, np.setdiff1d(all_indices, learned))
         elif test_rows:
             self._test_rows(models, event, block, numbers, all_indices)
-        self._previous = self._first_label_codes_or_values(block.y.take(numbers[-1:]))
+        self._previous = self._target_array(block.y.take(numbers[-1:]))
 
-    def _let_new_copies_learn_half(
+    def _split_new_copies(
         self, models: Sequence[Model], event: ParsedEvent, block: Block, rows_to_learn: np.ndarray
     ) -> None:
         """Let copies of models learn half of an event's rows.
@@ -314,7 +312,7 @@ class TestThenTrain:
                 accumulator.add(model.estimator.block_to_learn(half))
                 self._solve_and_store(model, accumulator.freeze(), half.rows)
         chosen = _random_sample(rows_to_learn, MAX_ROWS_PER_EVENT)
-        self._append_tested_rows_and_drop_oldest(self._rows_to_test(event, block, chosen))
+        self._append_tested_rows(self._rows_to_test(event, block, chosen))
 
     def _test_rows(
         self,
@@ -331,7 +329,7 @@ class TestThenTrain:
         testable_indices: indices (0 … n − 1) of the entries of `rows_with_target` that may be
             tested.
         """
-        solutions = {model.id: self._solve_if_due_and_get_projection(model) for model in models}
+        solutions = {model.id: self._tested_projection(model) for model in models}
         projections = {id: solution for id, solution in solutions.items() if solution is not None}
         if not projections:
             return
@@ -347,18 +345,18 @@ class TestThenTrain:
             known = np.concatenate([part.targets for part in self._parts])
             for id, (number, projection) in projections.items():
                 Z = self._project_tested_rows(id, number, projection)
-                predictions = _predict_by_means_or_least_squares(Z, known, projection.apply(rows.X), len(self._labels))
+                predictions = _predict_projected(Z, known, projection.apply(rows.X), len(self._labels))
                 if predictions is not None:
                     part.predicted[id] = predictions
-                    part.errors[id] = self._wrong_flags_or_squared_errors(predictions, rows.y, targets)
+                    part.errors[id] = self._prediction_errors(predictions, rows.y, targets)
             previous = self._previous_targets(block.y, rows_with_target, chosen)
-            part.errors[PREVIOUS] = self._wrong_flags_or_squared_errors(previous, rows.y, targets)
+            part.errors[PREVIOUS] = self._prediction_errors(previous, rows.y, targets)
             if targets.ndim == 1:
                 most_frequent = np.full(len(targets), self._most_frequent_code())
-                part.errors[MOST_FREQUENT] = self._wrong_flags_or_squared_errors(most_frequent, rows.y, targets)
+                part.errors[MOST_FREQUENT] = self._prediction_errors(most_frequent, rows.y, targets)
 
         # Add the rows to the tested rows, also if no prediction was made.
-        self._append_tested_rows_and_drop_oldest(part)
+        self._append_tested_rows(part)
         self._tested_at = round(time.time())
         self._extend_curves([model for model in models if model.id in part.errors])
 
@@ -378,7 +376,7 @@ class TestThenTrain:
         # Unlearn events name rows by their original numbers, also if some were erased meanwhile.
         numbers = remaining_row_numbers(block.rows, event.gone)[chosen_rows]
         rows = block.take(chosen_rows)
-        return _TestedRows(event.position, numbers, rows, self._first_label_codes_or_values(rows.y), {}, {})
+        return _TestedRows(event.position, numbers, rows, self._target_array(rows.y), {}, {})
 
     def _previous_targets(self, y: Targets, rows_with_target: np.ndarray, tested_indices: np.ndarray) -> np.ndarray:
         """Return the target of the row before each tested row.
@@ -389,7 +387,7 @@ class TestThenTrain:
         rows_with_target: (n,) row numbers of the rows that have a target.
         tested_indices: indices (0 … n − 1) of the entries of `rows_with_target` that are tested.
         """
-        before = self._first_label_codes_or_values(y.take(rows_with_target[tested_indices[tested_indices > 0] - 1]))
+        before = self._target_array(y.take(rows_with_target[tested_indices[tested_indices > 0] - 1]))
         if tested_indices[0] > 0:
             return before
         # The row before an event's first row is the last row of the previous event.
@@ -397,7 +395,7 @@ class TestThenTrain:
         first = np.full_like(before, -1, shape=(1, *before.shape[1:])) if self._previous is None else self._previous
         return np.concatenate([first, before])
 
-    def _first_label_codes_or_values(self, y: Targets) -> np.ndarray:
+    def _target_array(self, y: Targets) -> np.ndarray:
         """Return targets as an array of label codes or numbers.
 
         For labels (rows,), the code of each row's first label. For q numeric targets, (rows, q).
@@ -408,14 +406,14 @@ class TestThenTrain:
         common_codes = [self._labels.setdefault(y.labels[c], len(self._labels)) for c in codes.tolist()]
         return np.array(common_codes, dtype=np.int64)
 
-    def _wrong_flags_or_squared_errors(self, predicted: np.ndarray, y: Targets, actual: np.ndarray) -> np.ndarray:
+    def _prediction_errors(self, predicted: np.ndarray, y: Targets, actual: np.ndarray) -> np.ndarray:
         """Return the errors of predictions.
 
         For labels, an array (rows,) of bool that is True if the predicted label is none of the
         row's labels. For q numeric targets, squared errors (rows, q).
 
         y: targets of the rows.
-        actual: array of label codes or of numbers that `_first_label_codes_or_values` returns for
+        actual: array of label codes or of numbers that `_target_array` returns for
             `y`.
         """
         if y.values is not None:
@@ -452,7 +450,7 @@ class TestThenTrain:
                 score = _accuracy_or_r2(parts, np.concatenate([part.targets for part in parts]), model.id)
                 curve.append((learned, score))
 
-    def _solve_if_due_and_get_projection(self, model: Model) -> tuple[int, Projection] | None:
+    def _tested_projection(self, model: Model) -> tuple[int, Projection] | None:
         """Return the number and projection with which a model is tested.
 
         Different projections of a model have different numbers. Returns None if the model has no
@@ -493,7 +491,7 @@ class TestThenTrain:
         spent = self._solving_spent + last_seconds
         return spent <= UNLIMITED_SECONDS or SOLVING_TIME_DIVISOR * spent <= time.monotonic() - self._started
 
-    def _append_tested_rows_and_drop_oldest(self, part: _TestedRows) -> None:
+    def _append_tested_rows(self, part: _TestedRows) -> None:
         """Add the tested rows of an event.
 
         The oldest tested rows are dropped if there are too many.
@@ -542,7 +540,7 @@ def _accuracy_or_r2(parts: Sequence[_TestedRows], targets: np.ndarray, model_id_
     return round(float((1 - errors[varies] / variances[varies]).mean()), 4) if varies.any() else 0.0
 
 
-def _predict_by_means_or_least_squares(
+def _predict_projected(
     Z_known: np.ndarray, known_targets: np.ndarray, Z_new: np.ndarray, n_labels: int
 ) -> np.ndarray | None:
     """Predict the targets of projected rows.

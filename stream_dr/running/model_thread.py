@@ -151,7 +151,7 @@ class ModelThread:
         def should_stop(_: Sequence[ParsedEvent]) -> bool:
             return self._stopping or not any(map(self._directory.holds, behind))
 
-        with self._swallow_error_marking_models_failed(models):
+        with self._mark_failed(models):
             for model in models:
                 if model.status == "warming":
                     # Compile the model's functions.
@@ -194,13 +194,13 @@ class ModelThread:
         def should_continue() -> bool:
             return not self._stopping and self._directory.holds(model)
 
-        with self._swallow_error_marking_models_failed([model]):
+        with self._mark_failed([model]):
             self._new_driver().catch_up([model], model.position + 1, continue_rebuild=should_continue)
         if should_continue():
             self._catch_up([model])
 
     @contextmanager
-    def _swallow_error_marking_models_failed(self, models: Sequence[Model]) -> Iterator[None]:
+    def _mark_failed(self, models: Sequence[Model]) -> Iterator[None]:
         """Mark models that catch up as failed on an error.
 
         An error in the with-block is logged and not raised again. Live models do not become
@@ -230,14 +230,14 @@ class ModelThread:
             # Clear the flag first, so that a call of `wake` during the turn is not lost.
             self._woken.clear()
             try:
-                pause = self._learn_and_start_due_work() - time.monotonic()
+                pause = self._learn_events() - time.monotonic()
             except Exception:
                 log.exception("the model thread could not read the log; it tries again")
                 pause = RETRY_SECONDS
             if pause > 0:
                 self._woken.wait(None if pause == math.inf else pause)
 
-    def _learn_and_start_due_work(self) -> MonotonicTime:
+    def _learn_events(self) -> MonotonicTime:
         """Learn the next events with live models. Start due work.
 
         Returns the time (time.monotonic) at which this method must be called again. Infinity means

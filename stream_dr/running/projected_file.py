@@ -93,12 +93,10 @@ def _npz_arrays(table: pa.Table) -> dict[str, np.ndarray]:
     z = np.empty((table.num_rows, len(components)))
     for i, name in enumerate(components):
         z[:, i] = table.column(name).to_numpy()
-    return {"z": z} | {
-        name: _id_or_target_column_to_array(table.column(name)) for name in table.column_names if name not in components
-    }
+    return {"z": z} | {name: _column_array(table.column(name)) for name in table.column_names if name not in components}
 
 
-def _id_or_target_column_to_array(column: pa.ChunkedArray) -> np.ndarray:
+def _column_array(column: pa.ChunkedArray) -> np.ndarray:
     """Return a column of ids or targets as an array.
 
     A missing number becomes NaN, and a missing string becomes "".

@@ -388,7 +388,7 @@ def _projected_batches(
         conformed, unseen = conform_rows(block, projection, directory.schema)
         z = projection.apply(conformed.X)
         components = {f"z{i}": pa.array(np.ascontiguousarray(column)) for i, column in enumerate(z.T)}
-        batch = pa.record_batch(_id_and_target_columns_or_nulls(block, field_types) | components)
+        batch = pa.record_batch(_identity_columns(block, field_types) | components)
         unseen_rows.append(int(np.count_nonzero(unseen)))
         done += block.rows
         on_progress(done)
@@ -445,7 +445,7 @@ def _type_when_written(column_type: pa.DataType) -> pa.DataType:
     return column_type if pa.types.is_boolean(column_type) or pa.types.is_null(column_type) else pa.string()
 
 
-def _id_and_target_columns_or_nulls(block: Block, field_types: dict[str, pa.DataType]) -> dict[str, pa.Array]:
+def _identity_columns(block: Block, field_types: dict[str, pa.DataType]) -> dict[str, pa.Array]:
     """Return a block's ids and targets as named Arrow columns.
 
     field_types: names and Arrow types of the columns to return. A column that the block does not

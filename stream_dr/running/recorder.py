@@ -94,12 +94,12 @@ class Recorder:
             self._stopping.wait(max(0.0, started + PROGRESS_EVERY - time.monotonic()))
             now = time.monotonic()
             try:
-                active = self._record_new_and_tell_if_learned(now - started)
+                active = self._record_new(now - started)
             except Exception:
                 log.exception("what models did was not recorded")
             started = now
 
-    def _record_new_and_tell_if_learned(self, seconds: float) -> bool:
+    def _record_new(self, seconds: float) -> bool:
         """Record changes of the models in the last `seconds` seconds.
 
         Returns True if any model has learned rows.

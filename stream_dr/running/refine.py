@@ -32,7 +32,7 @@ from stream_dr.estimators.fitting.refining import (
     is_exact_without_refine,
     refine_steps,
 )
-from stream_dr.evaluation.scores import learn_refine_and_score_held_out
+from stream_dr.evaluation.scores import score_before_after_refine
 from stream_dr.models.model import FrozenState, Model
 from stream_dr.models.snapshot import remove_snapshots, snapshot_folder, write_snapshot_if_needed
 from stream_dr.models.snapshot_file import errors_as_damaged_file, read_file, write_file
@@ -220,9 +220,7 @@ def refine_model(
     return published
 
 
-def held_out_scores_before_and_after(
-    directory: Directory, model: Model, tol: float, max_passes: int
-) -> tuple[float, float]:
+def held_out_scores(directory: Directory, model: Model, tol: float, max_passes: int) -> tuple[float, float]:
     """Return a model's prediction scores before and after a refine.
 
     Returns two values:
@@ -238,10 +236,10 @@ def held_out_scores_before_and_after(
     check_can_refine(directory, model)
     source = _FrozenSource(directory, model, model.freeze(), None)
     with directory.retention.prevent_row_erasure(), threadpool_limits(1):
-        return learn_refine_and_score_held_out(make(model.spec.estimator, model.spec.params), source, tol, max_passes)
+        return score_before_after_refine(make(model.spec.estimator, model.spec.params), source, tol, max_passes)
 
 
-def publish_unrefined_again_and_snapshot(directory: Directory, model: Model) -> None:
+def publish_unrefined_again(directory: Directory, model: Model) -> None:
     """Replace a model's refined projection by the unrefined projection.
 
     The model is then snapshotted.

@@ -308,9 +308,7 @@ class Replay:
         This number includes the passes of earlier replays.
         """
         table = self.directory.table
-        unfinished = (
-            table.target_passes_of_unfinished_replay(self.data_set_digest) if table.has_unfinished_replay() else 0
-        )
+        unfinished = table.unfinished_target_passes(self.data_set_digest) if table.has_unfinished_replay() else 0
         if not self.settings.again:
             return max(self.settings.loops, unfinished)
         return unfinished or self._count_complete_passes() + 1

@@ -120,7 +120,7 @@ class Running:
         oldest = self.directory.position - self.directory.limits.max_lag
         near = [m for m in alive if m.position >= oldest and not self.settings.warm_up]
         for model in alive:
-            self._set_default_publish_policy_if_none(model)
+            self._set_default_policy(model)
             model.mark_catching_up(self.settings.warm_up)
 
         self._recorder.start()
@@ -320,7 +320,7 @@ class Running:
         self.directory.log.check_folder_not_replaced()
         # If the request was already appended, the log need not be searched for the rows again.
         known = key is not None and self.directory.log.find_key(key) is not None
-        removal = {} if known else self.directory.history.removal_of_events_and_ids(positions, ids)
+        removal = {} if known else self.directory.history.parse_named_removal(positions, ids)
         request = canonical_json({"positions": sorted(positions), "ids": sorted(ids)}).encode()
         return self.submit(unlearn_draft(removal, key, request))
 
@@ -466,7 +466,7 @@ class Running:
         is left as it is. Returns the arguments.
         """
         if is_new:
-            self._set_default_publish_policy_if_none(model)
+            self._set_default_policy(model)
             model.mark_catching_up(self.settings.warm_up)
             if self.settings.warm_up or self._models.make_near_models_live([model]):
                 self._models.submit_catch_up([model])
@@ -474,7 +474,7 @@ class Running:
         self._models.wake()
         return model, is_new
 
-    def _set_default_publish_policy_if_none(self, model: Model) -> None:
+    def _set_default_policy(self, model: Model) -> None:
         """Give a model without publish policy the default policy."""
         if model.policy is None:
             model.replace_given_policies(self.settings.publish, None)

@@ -73,12 +73,12 @@ def warm_up(
         try:
             for kind in estimator.target_kinds or (None,):
                 for block in chain(_table_blocks(estimator, kind), _numeric_blocks(kind, json)):
-                    _compile_by_learning_solving_and_refining(estimator, block)
+                    _compile_by_use(estimator, block)
         finally:
             timer.cancel()
 
 
-def _compile_by_learning_solving_and_refining(estimator: Estimator, block: Block) -> None:
+def _compile_by_use(estimator: Estimator, block: Block) -> None:
     """Learn a block twice, then solve, project and refine."""
     try:
         # Suppress warnings of feature maps about the made-up rows, which the user has not sent.

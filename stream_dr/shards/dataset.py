@@ -268,7 +268,7 @@ def open_dataset(sources: PathOrUri | Sequence[PathOrUri], skip_damaged: bool = 
     skipped: list[str] = []
     for shard in all_shards:
         try:
-            _check_exists_with_right_size(shard)
+            _check_size(shard)
             usable.append(shard)
         except DamagedShard as e:
             if not skip_damaged:
@@ -305,7 +305,7 @@ def open_shard(path_or_uri: PathOrUri, sha256_checked_on_read: str | None = None
             path=str(path),
         )
 
-    manifest = _read_folder_manifest_if_any(path)
+    manifest = _read_folder_manifest(path)
     entry = next((e for e in manifest.shards if e.file == path.name), None) if manifest else None
     if entry is not None and sha256_checked_on_read not in (None, entry.sha256):
         entry = None
@@ -316,7 +316,7 @@ def open_shard(path_or_uri: PathOrUri, sha256_checked_on_read: str | None = None
     return shard
 
 
-def _read_folder_manifest_if_any(shard_path: AnyPath) -> Manifest | None:
+def _read_folder_manifest(shard_path: AnyPath) -> Manifest | None:
     """Return the manifest in a file's folder.
 
     The result is None if the folder has no manifest, or the manifest.json of another program.
@@ -367,10 +367,10 @@ def _open_shards_and_manifest(path: AnyPath) -> tuple[list[Shard], Manifest | No
             f"DIR, or learn it as it is, with stream-dr learn {path}.",
             path=str(path),
         )
-    return [open_shard(path)], _read_folder_manifest_if_any(path)
+    return [open_shard(path)], _read_folder_manifest(path)
 
 
-def _check_exists_with_right_size(shard: Shard) -> None:
+def _check_size(shard: Shard) -> None:
     """Raise an error if a shard cannot be used.
 
     Raises SourceMissing if the file does not exist. Raises DamagedShard if the file does not have

@@ -211,12 +211,12 @@ def open_filesystem_and_path(path_or_uri: str) -> tuple[fs.FileSystem, str]:
     if "://" not in path_or_uri or path_or_uri.startswith("file:"):
         return fs.LocalFileSystem(), str(Path(parse_path_or_uri(path_or_uri)).absolute())
     parts = _split_secret_free_uri(path_or_uri)
-    system, root = _open_object_store_and_root(urlunsplit(parts._replace(path="", fragment="")))
+    system, root = _open_object_store(urlunsplit(parts._replace(path="", fragment="")))
     return system, f"{root}/{unquote(parts.path).strip('/')}".strip("/")
 
 
 @lru_cache(maxsize=64)
-def _open_object_store_and_root(uri: str) -> tuple[fs.FileSystem, str]:
+def _open_object_store(uri: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of an object store.
 
     Also returns the path of the store's root in this file system. Raises InvalidParameter or

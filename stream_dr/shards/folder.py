@@ -53,7 +53,7 @@ import xxhash
 from stream_dr.batch.arrow import arrow_from_block
 from stream_dr.batch.block import Block
 from stream_dr.batch.targets import Label
-from stream_dr.disk import TEMPORARY, cannot_write_error, fsync_directory, is_disk_full_or_read_only, write_atomically
+from stream_dr.disk import TEMPORARY, cannot_write_error, fsync_directory, is_disk_unwritable, write_atomically
 from stream_dr.errors import DamagedFile, ForeignFile, OutputExists, SchemaMismatch, SourceMissing, UnknownFormat
 from stream_dr.shards.file import AnyPath
 
@@ -229,7 +229,7 @@ def write_shards(
     return writer.manifest
 
 
-def leftovers_or_raise_if_shards(directory: str | os.PathLike[str]) -> list[Path]:
+def find_leftovers(directory: str | os.PathLike[str]) -> list[Path]:
     """Return the files that an interrupted write has left.
 
     Raises OutputExists if the folder has complete shards.
@@ -305,7 +305,7 @@ class ShardWriter:
         self._writer: pa.RecordBatchFileWriter | None = None
         self._mark: IO[bytes] | None = None
 
-        leftovers = leftovers_or_raise_if_shards(self.directory)
+        leftovers = find_leftovers(self.directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         if leftovers:
             self._lock_marker_file().close()
@@ -450,7 +450,7 @@ class ShardWriter:
                 self._writer = self._open_next_shard()
             self._writer.write_table(head.replace_schema_metadata(self._schema.metadata))
         except OSError as e:
-            if is_disk_full_or_read_only(e):
+            if is_disk_unwritable(e):
                 raise cannot_write_error(self._temporary, str(e)) from e
             raise
 

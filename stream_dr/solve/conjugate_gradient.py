@@ -121,7 +121,8 @@ class BlockSolve(NamedTuple):
 
         features: expected number of features. None means the number of rows of `directions`.
         """
-        features = len(self.directions) if features is None else features
+        if features is None:
+            features = len(self.directions)
         (r0, k), r = shape_of_checked_matrix(self, "expand"), shape_of_checked_matrix(self, "basis")[1]
         searched = shape_of_checked_matrix(self, "directions")[1]
         check_dtype_and_shapes(self, np.float64, solution=(features, r0), directions=(features, searched))
@@ -160,7 +161,9 @@ def start_block_solve(
     rank = int(np.count_nonzero(values > RANK_CUT * values[:1].sum()))
     basis = np.ascontiguousarray(vectors[:, :rank])
 
-    guess = np.zeros((len(basis), 0)) if guess_columns is None else guess_columns
+    guess = np.zeros((len(basis), 0))
+    if guess_columns is not None:
+        guess = guess_columns
     guessing = rank > 0 and bool(np.any(guess))
     return BlockSolve(
         solution=np.zeros_like(basis),
@@ -197,7 +200,10 @@ def advance_linear_solve(state: BlockSolve, matrix_times_directions: np.ndarray)
 
     # Make the new search directions from the columns of the residual.
     # Unless this step used a guess, make the new directions conjugate to the old directions.
-    conjugate = basis if state.guessing else basis - state.directions @ (inverse @ (matrix_times_directions.T @ basis))
+    if state.guessing:
+        conjugate = basis
+    else:
+        conjugate = basis - state.directions @ (inverse @ (matrix_times_directions.T @ basis))
     return state._replace(
         solution=state.solution + state.directions @ (step @ state.coefficients),
         directions=tall_qr(conjugate)[0],
@@ -244,7 +250,8 @@ def second_stage_components(
         If not None, W1 is the product `first_stage_solution` @ `expansion`. A BlockSolve stores
         its solution so.
     """
-    expansion = np.eye(right_sides.shape[1]) if expansion is None else expansion
+    if expansion is None:
+        expansion = np.eye(right_sides.shape[1])
     small = expansion.T @ (first_stage_solution.T @ right_sides)
     values, vectors = np.linalg.eigh((small + small.T) / 2)
     values = values[::-1]

@@ -260,7 +260,9 @@ def _centred_svd(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
     """
     r, d = rows.shape
     if d <= r:
-        dense = rows.toarray() if sp.issparse(rows) else rows
+        dense = rows
+        if sp.issparse(rows):
+            dense = rows.toarray()
         U, s, Vt = thin_svd(dense - mean)
         # Singular values up to `cut` are rounding error of the decomposition and of centring.
         # The error of centring grows with the rows' distance from zero.

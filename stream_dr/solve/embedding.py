@@ -218,7 +218,9 @@ def laplacian_eigenmaps(
     # The components are eigenvectors number `first` to `last` - 1, by ascending eigenvalue.
     r = rows.shape[0]
     parts = int(connected_components(graph.weights, directed=False)[0])
-    first = parts if drop_zero_eigenvectors else 0
+    first = 0
+    if drop_zero_eigenvectors:
+        first = parts
     last = min(first + n_components, r)
 
     # Solve a symmetric eigenproblem for the graph's weights, divided by the roots of the degrees.
@@ -230,7 +232,8 @@ def laplacian_eigenmaps(
         normal = sp.diags(1.0 / root) @ graph.weights @ sp.diags(1.0 / root)
         values, vectors = eigh(np.eye(r) - normal.toarray(), subset_by_index=[first, last - 1])
         places = with_fixed_signs(vectors / root[:, None])
-        places = scale_to_unit_variance(places) if unit_variance else places
+        if unit_variance:
+            places = scale_to_unit_variance(places)
 
     # Drop components for which 1 − eigenvalue is about zero.
     # The formula for the coordinates of new rows divides by 1 − eigenvalue.
@@ -412,7 +415,10 @@ def barycentric_weight_matrix(
     weights = []
     for group in groups:
         k = min(n_neighbors, len(group) - 1)
-        near = group[nearest_landmarks(rows[group], k, include_self=False)] if k else group[:, None]
+        if k:
+            near = group[nearest_landmarks(rows[group], k, include_self=False)]
+        else:
+            near = group[:, None]
         starts.append(np.repeat(group, near.shape[1]))
         ends.append(near.ravel())
         weights.append(barycentric_weights(rows[group], rows, near, reg).ravel())
@@ -474,7 +480,9 @@ def _local_gram_matrices(rows: Rows, landmarks: Rows, neighbour_indices: np.ndar
     # With dense landmarks, compute the inner products for all rows at once.
     # With CSR landmarks, handle rows one by one: CSR arrays cannot have three dimensions.
     if not sp.issparse(landmarks):
-        dense = rows.toarray() if sp.issparse(rows) else rows
+        dense = rows
+        if sp.issparse(rows):
+            dense = rows.toarray()
         differences = landmarks[neighbour_indices] - dense[:, None, :]
         return np.asarray(differences @ differences.transpose(0, 2, 1))
 

@@ -87,7 +87,10 @@ def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
         distances to the point are infinite.
     """
     products = Z @ points.T
-    products = products.toarray() if sp.issparse(products) else np.asarray(products)
+    if sp.issparse(products):
+        products = products.toarray()
+    else:
+        products = np.asarray(products)
     squared = squared_lengths(Z)[:, None] + squared_lengths(points) - 2.0 * products
     return np.where(np.isnan(squared), np.inf, np.maximum(squared, 0.0))
 
@@ -215,7 +218,8 @@ def squared_distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> I
         landmarks and from the rows.
     """
     step = max(1, SEARCH_CHUNK // max(1, landmarks.shape[0]))
-    landmarks = subtract_shift_keeping_sparsity(landmarks, shift) if sp.issparse(landmarks) else landmarks
+    if sp.issparse(landmarks):
+        landmarks = subtract_shift_keeping_sparsity(landmarks, shift)
     for start in range(0, rows.shape[0], step):
         part = slice(start, min(start + step, rows.shape[0]))
         yield (part, _squared_distances_to_landmarks(rows[part], landmarks, shift))
@@ -243,7 +247,10 @@ def _squared_distances_to_landmarks(rows: Rows, landmarks_shifted_if_sparse: Row
     shift: (features,). If the landmarks are sparse, this function subtracts `shift` from the rows.
     """
     if not sp.issparse(landmarks_shifted_if_sparse):
-        dense = rows.toarray() if sp.issparse(rows) else rows.astype(np.float64, copy=False)
+        if sp.issparse(rows):
+            dense = rows.toarray()
+        else:
+            dense = rows.astype(np.float64, copy=False)
         return np.asarray(cdist(dense, landmarks_shifted_if_sparse, "sqeuclidean"))
 
     # The squared distance of rows x and y is |x|² + |y|² − 2 xᵀy.
@@ -284,7 +291,7 @@ class SampledLandmarks(NamedTuple):
     def check(self) -> None:
         """Raise DamagedFile unless the arrays are rows of `width` features."""
         checks.check_within(self, 0, checks.FEATURE_COUNT_LIMIT, "width")
-        checks.check_csr_or_dense_rows(self, self.n_landmarks, self.width)
+        checks.check_stored_rows(self, self.n_landmarks, self.width)
         checks.check_dtype_and_shapes(self, np.float64, middle=(self.width if len(self.middle) else 0,))
         checks.check_finite_arrays(self, "middle")
         checks.check_at_least(self, 0.0, "same")
@@ -463,20 +470,18 @@ def neighbourhood_graph(
     if r < 2:
         return Graph(sp.csr_matrix((r, r)), np.zeros(r), np.zeros(r), None, 0, 0.5 if average else 1.0)
 
-    # Find the pairs of rows that an edge joins, and the squared distance of each pair.
+    # With "average", a row counts as one of its own neighbours.
     k = min(n_neighbors, r if average else r - 1)
-    if radius is not None:
-        starts, ends = landmark_index_pairs_within(rows, radius)
-    else:
-        starts, ends = np.repeat(np.arange(r), k), nearest_landmarks(rows, k, include_self=average).ravel()
-    lengths = squared_pair_distances(rows, starts, ends)
-    radii = np.full(r, radius**2) if radius is not None else lengths.reshape(r, k).max(axis=1) * RADIUS_SLACK
+    starts, ends, lengths, radii = _find_edges(rows, k, average, radius)
 
     # Remove edges of a row to itself, and compute the weights of the other edges.
     others = starts != ends
     starts, ends, lengths = starts[others], ends[others], lengths[others]
-    t = _heat_kernel_temperature(lengths, temperature) if heat_kernel else None
-    weights = np.exp(-lengths / t) if t is not None else np.ones(len(lengths))
+    t = None
+    weights = np.ones(len(lengths))
+    if heat_kernel:
+        t = _heat_kernel_temperature(lengths, temperature)
+        weights = np.exp(-lengths / t)
     if class_codes is not None:
         weights = weights * (class_codes[starts] == class_codes[ends])
 
@@ -485,8 +490,25 @@ def neighbourhood_graph(
     graph = (0.5 * (directed + directed.T) if average else directed.maximum(directed.T)).tocsr()
     graph.eliminate_zeros()
     degrees = np.asarray(graph.sum(axis=1)).ravel()
-    counted = 0 if radius is not None else k - 1 if average else k
+    counted = 0
+    if radius is None:
+        counted = k - 1 if average else k
     return Graph(graph, degrees, radii, t, counted, 0.5 if average else 1.0)
+
+
+def _find_edges(
+    rows: Rows, k: int, include_self: bool, radius: float | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the two rows and the squared length of each edge, and each row's squared radius."""
+    r = rows.shape[0]
+    if radius is not None:
+        starts, ends = landmark_index_pairs_within(rows, radius)
+        return starts, ends, squared_pair_distances(rows, starts, ends), np.full(r, radius**2)
+
+    starts = np.repeat(np.arange(r), k)
+    ends = nearest_landmarks(rows, k, include_self=include_self).ravel()
+    lengths = squared_pair_distances(rows, starts, ends)
+    return starts, ends, lengths, lengths.reshape(r, k).max(axis=1) * RADIUS_SLACK
 
 
 def _heat_kernel_temperature(squared_edge_lengths: np.ndarray, temperature: float | None) -> float:
@@ -500,5 +522,9 @@ def _heat_kernel_temperature(squared_edge_lengths: np.ndarray, temperature: floa
     """
     if temperature is not None:
         return float(temperature)
-    mean = float(squared_edge_lengths.mean()) if len(squared_edge_lengths) else 0.0
-    return mean if mean > 0 else 1.0
+    mean = 0.0
+    if len(squared_edge_lengths):
+        mean = float(squared_edge_lengths.mean())
+    if mean > 0:
+        return mean
+    return 1.0

@@ -1,7 +1,7 @@
 """Compare components with the components of another projection.
 
 The sign of an eigenvector is arbitrary. Two components of nearly equal eigenvalue may also change
-places from one solution to the next. `best_order_and_signs` chooses signs and order such that each
+places from one solution to the next. `align_components` chooses signs and order such that each
 component agrees best with the component of equal index in the previous projection. Only components
 whose eigenvalues differ by at most 5 % are reordered.
 
@@ -37,7 +37,7 @@ GAP = 0.05
 """Relative difference of two eigenvalues up to which their components may be swapped."""
 
 
-def best_order_and_signs(
+def align_components(
     loadings: np.ndarray,
     eigenvalues: np.ndarray,
     previous: np.ndarray | None,
@@ -64,12 +64,11 @@ def best_order_and_signs(
         loadings themselves are compared.
     """
     p = loadings.shape[1]
-    cosines = (
-        _all_pair_cosines_or_correlations(previous, loadings, multiply_by_scatter)
-        if previous is not None
-        else np.zeros((0, p))
-    )
-    order = _best_order_among_near_eigenvalues(cosines, eigenvalues)
+    if previous is not None:
+        cosines = _pairwise_cosines(previous, loadings, multiply_by_scatter)
+    else:
+        cosines = np.zeros((0, p))
+    order = _best_order(cosines, eigenvalues)
 
     # Choose signs such that each component has a positive cosine with the previous component.
     # If there is none or the cosine is 0, make the component's entry of largest size positive.
@@ -100,16 +99,18 @@ def orient_components(
         features) of the rows from which `projection` was solved. If not None, components of linear
         projections are compared by their correlation over these rows.
     """
-    now, before = _loadings_or_coordinates_to_compare(projection, previous)
+    now, before = _comparable_arrays(projection, previous)
     if now is None:
         return projection
     orientable = cast(Orientable, projection)
-    by_product = multiply_by_scatter if linear_part_or_none(projection) is not None else None
-    order, signs = best_order_and_signs(now, orientable.eigenvalues, before, by_product)
+    by_product = None
+    if linear_part_or_none(projection) is not None:
+        by_product = multiply_by_scatter
+    order, signs = align_components(now, orientable.eigenvalues, before, by_product)
     return orientable.orient_components(order, signs)
 
 
-def new_indices_of_previous_features(previous: Projection, projection: Projection) -> np.ndarray:
+def place_previous_features(previous: Projection, projection: Projection) -> np.ndarray:
     """Return the index of each previous feature in `projection`.
 
     The result is (features of `previous`,). If both projections have a feature map that names its
@@ -153,7 +154,7 @@ class _ComparedColumns(NamedTuple):
     previous: np.ndarray | None
 
 
-def _loadings_or_coordinates_to_compare(projection: Projection, previous: Projection | None) -> _ComparedColumns:
+def _comparable_arrays(projection: Projection, previous: Projection | None) -> _ComparedColumns:
     """Return two arrays by which two projections are compared.
 
     Each array has one column for each component. The first array is for `projection`, and the
@@ -172,22 +173,24 @@ def _loadings_or_coordinates_to_compare(projection: Projection, previous: Projec
             return _ComparedColumns(now.loadings, None)
         # Put the features of `previous` in the order of `projection`, and other features last.
         # Then cut off the loadings of features that `projection` does not have.
-        moved = move_rows(before.loadings, new_indices_of_previous_features(previous, projection))
+        moved = move_rows(before.loadings, place_previous_features(previous, projection))
         return _ComparedColumns(now.loadings, moved[: len(now.loadings)])
 
-    embedding = _landmark_embedding_or_none(projection)
-    last = _landmark_embedding_or_none(previous)
+    embedding = _landmark_embedding(projection)
+    last = _landmark_embedding(previous)
     if embedding is None or last is None:
         return _ComparedColumns(embedding and embedding.places, None)
     return _ComparedColumns(embedding.places, last.apply(embedding.landmarks.rows))
 
 
-def _landmark_embedding_or_none(projection: Projection | None) -> Eigenmap | BarycentricProjection | None:
+def _landmark_embedding(projection: Projection | None) -> Eigenmap | BarycentricProjection | None:
     """Return a projection's embedding of landmarks, or None.
 
     Landmarks are sampled rows of the stream. The result is None for a projection of another kind.
     """
-    inner = projection.inner if isinstance(projection, Mapped) else projection
+    inner = projection
+    if isinstance(projection, Mapped):
+        inner = projection.inner
     if isinstance(inner, Eigenmap | BarycentricProjection):
         return inner
     return None
@@ -235,7 +238,7 @@ def column_norms(array: np.ndarray) -> np.ndarray:
     return np.asarray(np.sqrt(np.einsum("ij,ij->j", array, array)))
 
 
-def _best_order_among_near_eigenvalues(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+def _best_order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     """Return the order of components that best matches previous components.
 
     The order is (p,) for p components. Entry i of the order is the index of the component that
@@ -263,7 +266,7 @@ def _best_order_among_near_eigenvalues(cosines: np.ndarray, eigenvalues: np.ndar
     return order
 
 
-def _all_pair_cosines_or_correlations(
+def _pairwise_cosines(
     old: np.ndarray, new: np.ndarray, multiply_by_scatter: MultiplyByScatter | None = None
 ) -> np.ndarray:
     """Return the cosines between columns of `old` and of `new`.

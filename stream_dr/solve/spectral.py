@@ -122,7 +122,9 @@ def left_singular_pairs(matrix: np.ndarray) -> LeftSingularPairs:
 
     # If a large matrix has many more rows than columns, first try its columns' inner products.
     # The method with inner products is faster, but returns None if it is not accurate enough.
-    pairs = _left_singular_pairs_by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
+    pairs = None
+    if m > 8 * k and m * k * k > 10_000_000:
+        pairs = _singular_pairs_by_gram(matrix)
     vectors, values = pairs or thin_svd(matrix)[:2]
 
     # Drop the singular values that are only rounding error.
@@ -130,7 +132,7 @@ def left_singular_pairs(matrix: np.ndarray) -> LeftSingularPairs:
     return LeftSingularPairs(vectors[:, :r], values[:r])
 
 
-def _left_singular_pairs_by_gram(matrix: np.ndarray) -> LeftSingularPairs | None:
+def _singular_pairs_by_gram(matrix: np.ndarray) -> LeftSingularPairs | None:
     """Return left singular vectors and singular values, or None.
 
     For r nonzero singular values of the matrix (m, k), the vectors are (m, r) and the values (r,).
@@ -413,7 +415,7 @@ class Rounding(NamedTuple):
         scale = (1e-12 + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
         return float(scale * self.cancelled * target_norm)
 
-    def cross_sum_noise_per_target_norm(self, diagonal: np.ndarray) -> np.ndarray:
+    def relative_cross_noise(self, diagonal: np.ndarray) -> np.ndarray:
         """Return the rounding error (features,) of each feature's cross sums.
 
         A cross sum is the sum over all rows of a feature times a target. The errors are for
@@ -439,7 +441,7 @@ class Rounding(NamedTuple):
         """
         # Compare the cross sums of each feature with the feature's own rounding error.
         # One error for all features could exceed the true sums of a feature with small values.
-        shows = np.linalg.norm(cross_sums, axis=1) > self.cross_sum_noise_per_target_norm(diagonal) * target_norm
+        shows = np.linalg.norm(cross_sums, axis=1) > self.relative_cross_noise(diagonal) * target_norm
         if shows.all():
             return cross_sums
         return np.where(shows[:, None], cross_sums, 0.0)
@@ -461,7 +463,7 @@ class Rounding(NamedTuple):
         # Divide the cross sums of each feature by the feature's rounding error.
         # Without this division, features of large values would hide features of small values.
         varying_columns = self.varying_columns(diagonal)
-        cross_sum_noise = self.cross_sum_noise_per_target_norm(diagonal)[varying_columns]
+        cross_sum_noise = self.relative_cross_noise(diagonal)[varying_columns]
         _, values, targets = thin_svd(cross_sums[varying_columns] / cross_sum_noise[:, None])
         real = values > max(target_norm, EPS * max(cross_sums.shape) * float(values.max(initial=0.0)))
         return cross_sums if real.sum() == cross_sums.shape[1] else cross_sums @ targets[real].T

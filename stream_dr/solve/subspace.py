@@ -84,7 +84,8 @@ class Subspace(NamedTuple):
 
         features: expected number of features. None means the number of rows of `directions`.
         """
-        features = len(self.directions) if features is None else features
+        if features is None:
+            features = len(self.directions)
         m = shape_of_checked_matrix(self, "basis")[1]
         r = shape_of_checked_matrix(self, "directions")[1]
         check_dtype_and_shapes(self, np.float64, basis=(features, m), images=(features, m), directions=(features, r))
@@ -155,7 +156,9 @@ def relative_subspace_residual(state: Subspace, solution_coefficients: np.ndarra
     if solution_coefficients.shape[1] == 0:
         # The solution has no columns yet, but may get some when the basis grows.
         # For example, MMC may have a positive eigenvalue only on a larger basis.
-        return 1.0 if state.directions.shape[1] else 0.0
+        if state.directions.shape[1]:
+            return 1.0
+        return 0.0
     image = state.images @ np.linalg.qr(solution_coefficients)[0]
     size = float(np.linalg.norm(image))
     if size:
@@ -298,9 +301,11 @@ class _PartialScatterProduct:
 
     def _add_sparse_rows(self, X: sp.csr_matrix, weights: np.ndarray | None) -> None:
         """Add CSR rows (rows, features), with weights (rows,) or None."""
-        w = np.ones(X.shape[0]) if weights is None else weights
+        w = weights
+        if weights is None:
+            w = np.ones(X.shape[0])
         rows = map(readonly_view, (X.indptr, X.indices, X.data, w))
-        _add_sparse_rows_to_product(*rows, self._columns, self._shift, self._out, self._total)
+        _multiply_sparse_rows(*rows, self._columns, self._shift, self._out, self._total)
 
     def _add_dense_rows(self, X: np.ndarray, weights: np.ndarray | None) -> None:
         """Add dense rows (rows, features), with weights (rows,) or None."""
@@ -316,7 +321,7 @@ class _PartialScatterProduct:
 
 
 @compiled(fastmath={"reassoc", "contract", "nsz"})
-def _add_sparse_rows_to_product(indptr, indices, data, weights, columns, shift, out, total):  # type: ignore[no-untyped-def]
+def _multiply_sparse_rows(indptr, indices, data, weights, columns, shift, out, total):  # type: ignore[no-untyped-def]
     """Add sparse rows to the product of scatter and columns.
 
     The scatter is that of the sparse rows. The product is `out` minus the outer product of the

@@ -98,7 +98,9 @@ def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding
     gamma: ridge, which is added to each eigenvalue.
     rounding: rounding errors of `scatter`, or None if the rows' mean is about zero.
     """
-    eigenvalue_floor = 0.0 if rounding is None else rounding.eigenvalue_floor(np.diagonal(scatter))
+    eigenvalue_floor = 0.0
+    if rounding is not None:
+        eigenvalue_floor = rounding.eigenvalue_floor(np.diagonal(scatter))
     values = np.linalg.eigvalsh(scatter)
     nonzero = values[values > spectral.eigenvalue_rounding_limit(values, eigenvalue_floor)]
     if len(nonzero):
@@ -168,13 +170,13 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
 
     # `root` multiplies by a matrix with rows only for the features that vary.
     # The function below also returns rows of zeros for the features that do not vary.
-    def multiply_root_with_zero_rows(columns: np.ndarray) -> np.ndarray:
+    def multiply_by_root(columns: np.ndarray) -> np.ndarray:
         """Multiply by `root`, with zeros for features that do not vary."""
         out = np.zeros((len(scatter), columns.shape[1]))
         out[varying_columns] = root.multiply(columns)
         return out
 
-    return InverseRoot(multiply_root_with_zero_rows, lambda b: root.multiply_transposed(b[varying_columns]))
+    return InverseRoot(multiply_by_root, lambda b: root.multiply_transposed(b[varying_columns]))
 
 
 def scatter_of_varying_features(scatter: np.ndarray, rounding: Rounding) -> tuple[np.ndarray, np.ndarray, Rounding]:
@@ -193,7 +195,10 @@ def scatter_of_varying_features(scatter: np.ndarray, rounding: Rounding) -> tupl
     rounding: rounding errors of `scatter`.
     """
     varying_columns = np.flatnonzero(rounding.varying_columns(np.diagonal(scatter)))
-    part = scatter if len(varying_columns) == len(scatter) else scatter[np.ix_(varying_columns, varying_columns)]
+    if len(varying_columns) == len(scatter):
+        part = scatter
+    else:
+        part = scatter[np.ix_(varying_columns, varying_columns)]
     return varying_columns, part, rounding._replace(shift=rounding.shift[varying_columns])
 
 
@@ -235,7 +240,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     if d == 0:
         return None
 
-    factor, reciprocal = _scaled_cholesky_and_condition(scatter, gamma)
+    factor, reciprocal = _scaled_cholesky(scatter, gamma)
     if factor is None:
         return None
 
@@ -245,7 +250,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     certain = 1e3 * max(d * EPS, noise)
     if reciprocal < WELL_CONDITIONED + certain:
         if gamma:
-            _, reciprocal = _scaled_cholesky_and_condition(scatter, 0.0)
+            _, reciprocal = _scaled_cholesky(scatter, 0.0)
         if reciprocal <= certain:
             return None
 
@@ -256,7 +261,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     )
 
 
-def _scaled_cholesky_and_condition(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | None, float]:
+def _scaled_cholesky(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | None, float]:
     """Return the Cholesky factor and condition of a scaled scatter.
 
     The matrix `scatter` plus the ridge `gamma` on the diagonal is scaled to unit diagonal. Returns

@@ -29,13 +29,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.batch.block import Block, Rows
-from stream_dr.batch.sparse import csr_or_dense_fields, rows_from_fields, stack_rows
+from stream_dr.batch.sparse import rows_from_fields, stack_rows, stored_row_fields
 from stream_dr.batch.targets import Label, check_label_type, drop_rows_without_target
 from stream_dr.checks import (
     check_at_least,
     check_common_state_fields,
-    check_csr_or_dense_rows,
     check_dtype_and_shapes,
+    check_stored_rows,
     check_strictly_ascending,
     check_within,
 )
@@ -120,7 +120,7 @@ class Reservoir(NamedTuple):
         check_within(self, -1, len(self.labels), "codes")
         # Before the first row, the empty array `values` may have fewer columns than `n_features`.
         narrower = not self.rows and self.indices is None
-        check_csr_or_dense_rows(self, n, self.values.shape[-1] if narrower else self.n_features)
+        check_stored_rows(self, n, self.values.shape[-1] if narrower else self.n_features)
 
     @property
     def kept(self) -> Rows:
@@ -169,7 +169,7 @@ class Reservoir(NamedTuple):
             numbers[best],
             keys[best],
             codes[best],
-            *csr_or_dense_fields(rows),
+            *stored_row_fields(rows),
         )
 
 
@@ -257,7 +257,7 @@ class ReservoirAccumulator(AccumulatorBase):
             self._numbers[order],
             self._keys[order],
             self._codes[order],
-            *csr_or_dense_fields(self._rows[order]),
+            *stored_row_fields(self._rows[order]),
         )
 
     def _add_labels_and_encode(self, block: Block) -> np.ndarray:

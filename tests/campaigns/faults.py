@@ -60,7 +60,7 @@ def _rows(path: Path) -> Path:
         shutil.copytree(path, path.with_name("rows.before"))
         directory.append([unlearn_draft({2: [1, 3], 4: None})])
         _fill(directory, 8, {})
-        directory.retention.erase_unlearned_rows_outside_snapshots()
+        directory.retention.erase_unlearned_rows()
         directory.append([draft(dense(90), "unapplied")])
         killed = shutil.copytree(path, path.with_name("killed"))
     shutil.rmtree(path)
@@ -90,7 +90,7 @@ def _dropped(path: Path) -> Path:
             _fill(directory, 20, {"lda": "lda", "means": "class_means"})
             shutil.copytree(path, path.with_name("dropped.before"))
             _fill(directory, 20, {})
-            directory.retention.drop_unneeded_events_and_count(100)
+            directory.retention.drop_unneeded_events(100)
     finally:
         Log.__init__ = initialise  # type: ignore[method-assign]
     return path
@@ -269,7 +269,7 @@ def one(number: int, seed: int, bases: list[Path], truths: list[Told], work: Pat
         log = bases[chosen] / "D" / "log"
         if draw.random() < 0.5:
             head = HeadFile(log, writable=True)
-            head.try_to_store_inode_of(log / "index.sqlite")
+            head.try_store_inode(log / "index.sqlite")
             head.close()
         what = fault(draw, bases[chosen], moved.with_name(f"{bases[chosen].name}.before"))
         shutil.copytree(bases[chosen], work)

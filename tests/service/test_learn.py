@@ -217,7 +217,7 @@ def test_queries_do_not_wait_while_ids_are_looked_up(served: Served, monkeypatch
         go_on.wait(20)
         return {}
 
-    monkeypatch.setattr("stream_dr.directory.history.History.removal_of_events_and_ids", slowly)
+    monkeypatch.setattr("stream_dr.directory.history.History.parse_named_removal", slowly)
     with ThreadPoolExecutor(8) as pool:
         asked = [pool.submit(served.http.post, "/unlearn", json={"ids": ["a"]}) for _ in range(8)]
         try:

@@ -31,9 +31,9 @@ def csr(values: Any, indices: Any, indptr: Any) -> Rows:
 
 
 def test_csr_arrays_in_order_are_let_through() -> None:
-    checks.check_csr_or_dense_rows(csr([1, 2, 3], [1, 2, 0], [0, 2, 2, 3]), 3, 3)
-    checks.check_csr_or_dense_rows(csr([], [], [0]), 0, 0)
-    checks.check_csr_or_dense_rows(Rows(np.zeros((2, 3)), None, None), 2, 3)
+    checks.check_stored_rows(csr([1, 2, 3], [1, 2, 0], [0, 2, 2, 3]), 3, 3)
+    checks.check_stored_rows(csr([], [], [0]), 0, 0)
+    checks.check_stored_rows(Rows(np.zeros((2, 3)), None, None), 2, 3)
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def test_csr_arrays_in_order_are_let_through() -> None:
 )
 def test_csr_arrays_out_of_order_are_named(rows: Rows, name: str) -> None:
     with pytest.raises(errors.DamagedFile, match=rf"Rows\.{name} is .* must be"):
-        checks.check_csr_or_dense_rows(rows, 1, 3)
+        checks.check_stored_rows(rows, 1, 3)
 
 
 def test_a_descending_row_pointer_is_named() -> None:
     with pytest.raises(errors.DamagedFile, match=r"Rows\.indptr"):
-        checks.check_csr_or_dense_rows(csr([1, 2], [0, 1], [0, 2, 1, 2]), 3, 3)
+        checks.check_stored_rows(csr([1, 2], [0, 1], [0, 2, 1, 2]), 3, 3)
 
 
 def changed(estimator: Any, change: Callable[[Arrays, Any], None]) -> bytes:

@@ -49,9 +49,9 @@ def step(directory: Directory, what: str, seed: int) -> None:
             if event.kind == "rows" and event.rows > 2:
                 directory.append([unlearn_draft({event.position: [seed % 20]})])
     elif what == "forget":
-        directory.retention.erase_unlearned_rows_outside_snapshots()
+        directory.retention.erase_unlearned_rows()
     elif what == "drop":
-        directory.retention.drop_unneeded_events_and_count(20)
+        directory.retention.drop_unneeded_events(20)
     elif what == "saved":
         directory.add_saved("saved", LDA().fit(X, Y))
     elif what == "delete" and "saved" in directory.models:
@@ -94,7 +94,7 @@ def check(path: Path, told: str) -> None:
         if told:
             _, position, rows = map(int, told.splitlines()[-1].split())
             assert (directory.position, directory.rows) >= (position, rows)
-        assert directory.retention.erase_unlearned_rows_outside_snapshots() >= 0
+        assert directory.retention.erase_unlearned_rows() >= 0
         backfill(directory, list(directory.models.values()), directory.position)
         assert all(model.failure is None for model in directory.models.values())
         put(directory, dense(1))

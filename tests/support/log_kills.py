@@ -46,7 +46,7 @@ def append_for_ever(folder: str, seed: int) -> None:
             if chance.random() < 0.2:
                 old = chance.randrange(log.first, log.last + 1)
                 log.rewrite(old, rewritten(old), old % 7)
-            log.drop_events_before_and_count(log.last - KEPT)
+            log.drop_events_before(log.last - KEPT)
 
 
 def kill_one(folder: str, seed: int, after: float) -> tuple[int, int]:

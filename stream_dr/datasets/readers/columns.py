@@ -136,9 +136,13 @@ class ColumnRoles(NamedTuple):
         if len(self.labels) != 1:
             return None
         kind = schema.field(self.labels[0]).type
-        values = kind.value_type if pa.types.is_dictionary(kind) else kind
+        values = kind
+        if pa.types.is_dictionary(kind):
+            values = kind.value_type
         has_sets = self.separator is not None or pa.types.is_nested(kind) or is_string_type(values)
-        return self.labels[0] if has_sets else None
+        if has_sets:
+            return self.labels[0]
+        return None
 
     def code_columns(self, schema: pa.Schema) -> list[str]:
         """Return the names of the columns of ids and labels.
@@ -149,7 +153,7 @@ class ColumnRoles(NamedTuple):
         """
         return [name for name in (self.id, self.label, self.label_set_column(schema)) if name is not None]
 
-    def numeric_label_target_weight_columns(self, schema: pa.Schema) -> tuple[str, ...]:
+    def numeric_target_columns(self, schema: pa.Schema) -> tuple[str, ...]:
         """Return the names of target and weight columns with numbers.
 
         These are the columns of `labels` (with 0 and 1), of `target` and of `weight`. The column
@@ -158,7 +162,8 @@ class ColumnRoles(NamedTuple):
         schema: Arrow types of the columns.
         """
         labels = () if self.label_set_column(schema) else self.labels
-        return (*labels, *self.target, *((self.weight,) if self.weight is not None else ()))
+        weights = () if self.weight is None else (self.weight,)
+        return (*labels, *self.target, *weights)
 
     def features(self, all_columns: Sequence[str]) -> list[str]:
         """Return the names of the feature columns.
@@ -184,7 +189,9 @@ class ColumnRoles(NamedTuple):
             raise SchemaMismatch("no column is left for the features.")
         for name in features:
             if name in RESERVED_NAMES and name not in declared:
-                role = f"--{_ROLES_BY_NAME[name]} {name}, or " if name in _ROLES_BY_NAME else ""
+                role = ""
+                if name in _ROLES_BY_NAME:
+                    role = f"--{_ROLES_BY_NAME[name]} {name}, or "
                 raise SchemaMismatch(
                     f"a column is called {name!r}, as a part of a shard is; say what it is ({role}--as {name}=feature), "
                     f"or leave it out (--drop {name}).",
@@ -237,7 +244,10 @@ def split_batches_into_blocks(
             roles = roles._replace(raw=must_read_as_table(batch, features, roles))
             for start in range(0, batch.num_rows, rows_per_block):
                 part = batch.slice(start, rows_per_block)
-                yield block_from_arrow(part) if features is None else convert_batch_to_block(part, features, roles)
+                if features is None:
+                    yield block_from_arrow(part)
+                else:
+                    yield convert_batch_to_block(part, features, roles)
                 row += part.num_rows
     except (pa.ArrowException, OSError, EOFError) as e:
         raise MalformedInput(f"{path}, after row {row}: {e}", file=str(path)) from e
@@ -322,10 +332,10 @@ def must_read_as_table(first_batch: pa.RecordBatch, feature_names: Sequence[str]
     """
     if roles.raw is not None or feature_names is None:
         return bool(roles.raw)
-    return any(kind != "number" for _, kind in roles.kinds) or any(
-        not _has_numbers(first_batch.schema.field(name).type) or first_batch.column(name).null_count
-        for name in feature_names
-    )
+    if any(kind != "number" for _, kind in roles.kinds):
+        return True
+    columns = map(first_batch.column, feature_names)
+    return any(not _has_numbers(column.type) or column.null_count for column in columns)
 
 
 def choose_column_types(
@@ -336,9 +346,7 @@ def choose_column_types(
     first_batch: first rows of the file.
     feature_names: names of the feature columns.
     """
-    types = dict.fromkeys(
-        (*feature_names, *roles.numeric_label_target_weight_columns(first_batch.schema)), pa.float64()
-    )
+    types = dict.fromkeys((*feature_names, *roles.numeric_target_columns(first_batch.schema)), pa.float64())
     if roles.raw:
         kinds = dict(roles.kinds)
         types |= {name: choose_feature_type(first_batch.column(name), kinds.get(name)) for name in feature_names}
@@ -355,7 +363,9 @@ def choose_feature_type(first_values: pa.Array, declared_kind: str | None) -> pa
     if declared_kind in ("category", "text") or pa.types.is_null(kind) or pa.types.is_time(kind):
         return pa.string()
     if declared_kind in ("date", "time"):
-        return kind if pa.types.is_date(kind) else pa.timestamp("us")
+        if pa.types.is_date(kind):
+            return kind
+        return pa.timestamp("us")
     if declared_kind == "number":
         return pa.float64()
 
@@ -368,10 +378,7 @@ def choose_feature_type(first_values: pa.Array, declared_kind: str | None) -> pa
 
 
 def _has_numbers(arrow_type: pa.DataType) -> bool:
-    """Return True if an Arrow type is numeric.
-
-    Lists of numbers, booleans and extension types count as numeric.
-    """
+    """Return True if an Arrow type has numbers, lists of numbers or stored extension values."""
     if is_vector_type(arrow_type):
         arrow_type = arrow_type.value_type
     return is_numeric_type(arrow_type) or isinstance(arrow_type, pa.BaseExtensionType)
@@ -393,20 +400,26 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
         if is_string_type(column.type):
             column = column.cast(pa.large_string())
             column = pc.if_else(pc.equal(column, ""), None, column)
-        return targets_of_labels(column) if is_label_type(column.type) else class_targets(column.to_pylist())
+        if is_label_type(column.type):
+            return targets_of_labels(column)
+        return class_targets(column.to_pylist())
 
     if (name := roles.label_set_column(batch.schema)) is not None:
         column = batch.column(name)
         if pa.types.is_fixed_size_list(column.type):
             column = column.cast(pa.list_(column.type.value_type))
-        sets = column if pa.types.is_nested(column.type) else split_labels(column, name, roles.separator)
+        if pa.types.is_nested(column.type):
+            sets = column
+        else:
+            sets = split_labels(column, name, roles.separator)
         return targets_from_arrow(pa.record_batch([sets], ["labels"]))
 
     # Each column with 0 and 1 is one label.
     if roles.labels:
         Y = _role_numbers(batch, roles.labels)
-        if not np.all((Y == 0) | (Y == 1)):
-            column = roles.labels[int(np.argwhere((Y != 0) & (Y != 1))[0][1])]
+        wrong = (Y != 0) & (Y != 1)
+        if wrong.any():
+            column = roles.labels[int(np.argwhere(wrong)[0][1])]
             raise InvalidTargets(f"label column {column!r} has values other than 0 and 1; give it as label or target.")
         return indicator_targets(Y, roles.labels)
 
@@ -439,8 +452,9 @@ def split_labels(column: pa.Array, column_name: str, separator: str | None) -> p
         sets.append(labels)
 
     are_texts = separator is not None or not any(sets)
+    arrow_type = pa.list_(pa.string()) if are_texts else None
     try:
-        return pa.array(sets, pa.list_(pa.string()) if are_texts else None)
+        return pa.array(sets, arrow_type)
     except pa.ArrowException as e:
         message = f"column {column_name!r} has labels of several types ({e}); give texts or whole numbers."
         raise SchemaMismatch(message, column=column_name) from e

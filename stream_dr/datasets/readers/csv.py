@@ -42,7 +42,7 @@ from stream_dr.datasets.readers.lines import (
     open_decompressed,
     open_text_for_arrow,
     raise_at_line,
-    read_first_bytes_as_utf8,
+    read_first_text,
     read_raw_lines,
 )
 from stream_dr.errors import InvalidRows, MalformedInput, NotFinite, SchemaMismatch, StreamDRError
@@ -107,7 +107,9 @@ class CsvFormat(NamedTuple):
     def gaps(self) -> frozenset[str]:
         """Strings that stand for a missing number."""
         words = frozenset({"", *self.missing})
-        return words if "" in self.missing else words | GAPS
+        if "" in self.missing:
+            return words
+        return words | GAPS
 
 
 def read_csv(
@@ -145,8 +147,8 @@ def read_csv(
     words = (missing,) if isinstance(missing, str) else tuple(missing)
     file = CsvFile(path, CsvFormat(delimiter, header, decimal, encoding, words))
     features = roles.features(file.names)
-    file.raise_if_unnamed_feature(features)
-    file.raise_if_decimal_commas([name for name in features if name not in dict(roles.kinds)])
+    file.refuse_unnamed_features(features)
+    file.refuse_decimal_commas([name for name in features if name not in dict(roles.kinds)])
     roles = roles._replace(raw=must_read_as_table(file.first, features, roles))
     file.has_gaps = bool(roles.raw)
     code_columns = roles.code_columns(file.first.schema)
@@ -193,11 +195,15 @@ class CsvFile:
 
         # Take larger pieces for longer rows, so that each piece has some rows.
         # The length of the first record is an estimate of the length of a row.
-        piece = max(PIECE, min(LONGEST, 4 * sum(len(field) + 3 for field in record)))
+        record_bytes = sum(len(field) + 3 for field in record)
+        piece = max(PIECE, min(LONGEST, 4 * record_bytes))
         self._read = pacsv.ReadOptions(block_size=piece, column_names=self.names, skip_rows=self.first_line - 1)
         self._parse = pacsv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
-        empty = pa.schema(dict.fromkeys(self.names, pa.null()))
-        self.first = next(self.batches({}, None, True), None) or pa.RecordBatch.from_pylist([], schema=empty)
+        first = next(self.batches({}, None, True), None)
+        if first is None:
+            empty = pa.schema(dict.fromkeys(self.names, pa.null()))
+            first = pa.RecordBatch.from_pylist([], schema=empty)
+        self.first = first
 
         # Arrow infers a binary type if a column is not valid UTF-8. Such a file is refused.
         if any(pa.types.is_binary(field.type) for field in self.first.schema):
@@ -226,11 +232,12 @@ class CsvFile:
         try:
             source: AbstractContextManager[pa.NativeFile]
             if first_batch_only:
-                source = nullcontext(read_first_bytes_as_utf8(self.path, form.encoding, 2 * self._read.block_size))
+                source = nullcontext(read_first_text(self.path, form.encoding, 2 * self._read.block_size))
             else:
                 source = open_text_for_arrow(self.path, form.encoding)
             with source as stream, pacsv.open_csv(stream, self._read, self._parse, convert) as reader:
-                for batch in itertools.islice(reader, 1 if first_batch_only else None):
+                n_batches = 1 if first_batch_only else None
+                for batch in itertools.islice(reader, n_batches):
                     yield batch
         except (pa.ArrowException, UnicodeError, OSError, EOFError) as e:
             self._refuse_bad_record(type_by_column)
@@ -282,7 +289,9 @@ class CsvFile:
         if texts.null_count < len(texts):
             self._has_integers.setdefault(column_name, integers is not None)
         if not self._has_integers.get(column_name):
-            return texts if sets is None else sets
+            if sets is None:
+                return texts
+            return sets
         if integers is None:
             self._raise_not_whole(column_name, roles)
         if sets is None:
@@ -313,13 +322,16 @@ class CsvFile:
         column_name: name of a column of ids or labels that has such a value.
         """
         j = self.names.index(column_name)
-        separator = roles.separator if column_name in roles.labels else None
+        separator = None
+        if column_name in roles.labels:
+            separator = roles.separator
 
         def are_whole(records: list[Record]) -> bool:
             codes = [fields[j] for _, fields in records]
             if separator is not None:
                 codes = [code for field in codes for code in field.split(separator)]
-            texts = pa.array([code for code in codes if code.strip() not in self.form.gaps], pa.string())
+            present = [code for code in codes if code.strip() not in self.form.gaps]
+            texts = pa.array(present, pa.string())
             return self._as_integers(texts, column_name == roles.id) is not None
 
         found = self._first_bad_record(are_whole)
@@ -330,7 +342,7 @@ class CsvFile:
         advice = "Correct it, or put a row with a text first: all values are then texts."
         self._raise_malformed(line, f"{message} {advice}", j + 1)
 
-    def raise_if_decimal_commas(self, column_names: list[str]) -> None:
+    def refuse_decimal_commas(self, column_names: list[str]) -> None:
         """Raise MalformedInput if numbers have a decimal comma.
 
         Numbers such as 0,5 would be read as strings. Only the first rows are checked. Nothing is
@@ -424,7 +436,7 @@ class CsvFile:
             )
         return [name or f"Unnamed: {j}" for j, name in enumerate(first_record)]
 
-    def raise_if_unnamed_feature(self, feature_names: list[str]) -> None:
+    def refuse_unnamed_features(self, feature_names: list[str]) -> None:
         """Raise MalformedInput if a feature column has no name.
 
         pandas writes the index of the rows as a column without a name.
@@ -500,16 +512,20 @@ class CsvFile:
 
         type_by_column: Arrow types by name of the column.
         """
-        checked = {
-            j: type_by_column[name]
-            for j, name in enumerate(self.names)
-            if name in type_by_column and type_by_column[name] != pa.string()
-        }
+        checked = {}
+        for j, name in enumerate(self.names):
+            kind = type_by_column.get(name, pa.string())
+            if kind != pa.string():
+                checked[j] = kind
 
         def can_parse(records: list[Record]) -> bool:
             if any(len(fields) != len(self.names) for _, fields in records):
                 return False
-            return all(self._can_parse_all_fields([f[j] for _, f in records], kind) for j, kind in checked.items())
+            for j, kind in checked.items():
+                values = [fields[j] for _, fields in records]
+                if not self._can_parse_all_fields(values, kind):
+                    return False
+            return True
 
         found = self._first_bad_record(can_parse)
         if found is None:
@@ -552,10 +568,14 @@ class CsvFile:
             gaps = self.form.gaps
         texts = [field.strip().replace(self.form.decimal, ".") for field in fields if field not in gaps]
         try:
-            values = pa.array([text for text in texts if text not in gaps], pa.string()).cast(arrow_type)
+            present = [text for text in texts if text not in gaps]
+            values = pa.array(present, pa.string()).cast(arrow_type)
         except pa.ArrowException:
             return False
-        return arrow_type != pa.float64() or bool((np.abs(values.to_numpy(zero_copy_only=False)) <= LARGEST).all())
+        if arrow_type != pa.float64():
+            return True
+        sizes = np.abs(values.to_numpy(zero_copy_only=False))
+        return bool((sizes <= LARGEST).all())
 
     def _raise_malformed(self, line: int, message: str, column_number: int | None = None) -> NoReturn:
         raise_at_line(self.path, line, message, column=column_number)
@@ -574,10 +594,14 @@ def _describe_expected_type(field: str, arrow_type: pa.DataType) -> str:
         return _TYPE_WORDS.get(arrow_type, str(arrow_type))
 
     if re.fullmatch(_THOUSANDS, number):
-        or_decimal = ", or say --decimal , if it stands before the fraction" if number.count(",") == 1 else ""
+        or_decimal = ""
+        if number.count(",") == 1:
+            or_decimal = ", or say --decimal , if it stands before the fraction"
         return f"number; leave out the comma of thousands{or_decimal}"
     if "," in number and _is_float(number.replace(".", "").replace(",", ".")):
-        points = "leave out the points of thousands and " if "." in number else ""
+        points = ""
+        if "." in number:
+            points = "leave out the points of thousands and "
         return f"number; where a comma stands before the fraction, {points}say --decimal ,"
     if number.lower().strip("+-") in ("inf", "infinity"):
         return f"number, it is infinite; leave the row out, or say --missing {number}"
@@ -595,9 +619,10 @@ def _is_float(text: str) -> bool:
 
 
 def _are_consecutive(names: list[str]) -> bool:
-    """Return True if column names are consecutive whole numbers.
-
-    A line of consecutive whole numbers is probably a header. Programs write 0, 1, 2 … for columns
-    without names, and columns may be named by years.
-    """
-    return all(name.isdigit() for name in names) and all(int(b) == int(a) + 1 for a, b in itertools.pairwise(names))
+    """Return True if column names are consecutive whole numbers."""
+    # Such a line is probably a header. Programs write 0, 1, 2 … for columns without names, and
+    # columns may be named by years.
+    if not all(name.isdigit() for name in names):
+        return False
+    numbers = list(map(int, names))
+    return all(b == a + 1 for a, b in itertools.pairwise(numbers))

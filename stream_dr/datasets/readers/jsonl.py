@@ -53,14 +53,14 @@ def read_jsonl(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_b
     Raises SourceMissing. Raises SchemaMismatch if none of the first lines has a column that
     `roles` names. Raises MalformedInput, which names the file and the line.
     """
-    _raise_if_too_many_keys(path)
+    _check_key_count(path)
     with _open_json_reader(path, None, {}) as reader:
         schema = reader.schema
         first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=schema)
 
     features = feature_columns_unless_shard(schema, roles)
     # Choose the Arrow type of each column: own types in a table, floats in a matrix.
-    number_columns = roles.numeric_label_target_weight_columns(schema)
+    number_columns = roles.numeric_target_columns(schema)
     types: dict[str, pa.DataType] = {}
     day_columns: list[str] = []
     if must_read_as_table(first, features, roles):
@@ -70,34 +70,27 @@ def read_jsonl(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_b
         day_columns = [name for name in types if name not in kinds and _has_only_midnights(first.column(name))]
     else:
         number_columns += tuple(features or ())
-    floats = {name: _replace_integer_by_float_type(schema.field(name).type) for name in number_columns}
+    floats = {name: _float_type(schema.field(name).type) for name in number_columns}
     types |= floats
-    schema = pa.schema([pa.field(f.name, types.get(f.name, f.type)) for f in schema])
+    fields = [(field.name, types.get(field.name, field.type)) for field in schema]
+    schema = pa.schema(fields)
 
     with _open_json_reader(path, schema, floats) as reader:
         batches = (_convert_midnights_to_days(batch, day_columns) for batch in reader)
         yield from split_batches_into_blocks(
-            path, batches, features, roles, rows_per_block, lambda *_: _raise_if_any_bad_json_line(path, floats)
+            path, batches, features, roles, rows_per_block, lambda *_: _check_json_lines(path, floats)
         )
 
 
 def _has_only_midnights(column: pa.Array) -> bool:
-    """True if all timestamps of a column are at midnight.
-
-    The column then has days, which are dates without a time. Arrow reads days as timestamps at
-    midnight.
-    """
+    """True if a column has only days, which Arrow reads as timestamps at midnight."""
     has_times = pa.types.is_timestamp(column.type) and len(column) > column.null_count
-    return has_times and not len(_row_indices_not_at_midnight(column))
+    return has_times and not len(_rows_off_midnight(column))
 
 
-def _row_indices_not_at_midnight(column: pa.Array) -> np.ndarray:
-    """Return the rows whose timestamp is not at midnight.
-
-    The result has the indices of these rows. A missing timestamp counts as midnight.
-
-    column: timestamps in seconds.
-    """
+def _rows_off_midnight(column: pa.Array) -> np.ndarray:
+    """Return the rows whose timestamp (in seconds) is not at midnight."""
+    # A missing timestamp counts as midnight.
     seconds = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return np.flatnonzero(seconds % _SECONDS_A_DAY)
 
@@ -113,7 +106,7 @@ def _convert_midnights_to_days(batch: pa.RecordBatch, column_names: list[str]) -
     """
     for name in column_names:
         column = batch.column(name)
-        if len(others := _row_indices_not_at_midnight(column)):
+        if len(others := _rows_off_midnight(column)):
             row = int(others[0])
             raise SchemaMismatch(
                 f"column {name!r} is {column[row]}, and the first rows have days without a time. Say --as {name}=time.",
@@ -124,7 +117,7 @@ def _convert_midnights_to_days(batch: pa.RecordBatch, column_names: list[str]) -
     return batch
 
 
-def _raise_if_too_many_keys(path: FileName) -> None:
+def _check_key_count(path: FileName) -> None:
     """Raise MalformedInput if the first lines have too many keys.
 
     Arrow allocates a value for each row and each different key, so a file with many different keys
@@ -144,10 +137,7 @@ def _raise_if_too_many_keys(path: FileName) -> None:
 
 
 def _parse_json_line(lines: Lines, line_index: int) -> object:
-    """Parse line `line_index` as JSON, and return its value.
-
-    Raises MalformedInput if the line is not JSON.
-    """
+    """Return the value of a line of JSON, or raise MalformedInput."""
     try:
         return orjson.loads(lines.text(line_index))
     except orjson.JSONDecodeError as e:
@@ -174,15 +164,10 @@ def _collect_keys_count_objects(value: object, key_prefix: str, keys: set[str]) 
     return 1 + sum(_collect_keys_count_objects(v, f"{key_prefix}.{name}", keys) for name, v in value.items())
 
 
-def _replace_integer_by_float_type(inferred_type: pa.DataType) -> pa.DataType:
-    """Return the Arrow type for reading a numeric feature.
-
-    Integers are read as floats.
-
-    inferred_type: type that Arrow has inferred from the first values.
-    """
+def _float_type(inferred_type: pa.DataType) -> pa.DataType:
+    """Return a type that reads integers and nulls as floats."""
     if pa.types.is_list(inferred_type):
-        return pa.list_(_replace_integer_by_float_type(inferred_type.value_type))
+        return pa.list_(_float_type(inferred_type.value_type))
     if pa.types.is_integer(inferred_type) or pa.types.is_null(inferred_type):
         return pa.float64()
     return inferred_type
@@ -206,11 +191,11 @@ def _open_json_reader(
         with open_text_for_arrow(path) as stream, pajson.open_json(stream, read, parse) as reader:
             yield reader
     except (pa.ArrowException, OSError, EOFError) as e:
-        _raise_if_any_bad_json_line(path, types_to_find_bad_line)
+        _check_json_lines(path, types_to_find_bad_line)
         raise MalformedInput(f"{path}: {e}", file=str(path)) from e
 
 
-def _raise_if_any_bad_json_line(path: FileName, float64_columns: dict[str, pa.DataType]) -> None:
+def _check_json_lines(path: FileName, float64_columns: dict[str, pa.DataType]) -> None:
     """Raise MalformedInput for the first line with an error.
 
     The error names the number of the line. A line has an error in these cases:

@@ -98,7 +98,7 @@ class LabelParser:
             message = f"label {field!r} where one label is needed; give target=multilabel for several labels a row."
             raise InvalidTargets(message)
 
-        number = _parse_whole_number_or_none(field)
+        number = _parse_whole_number(field)
         if self._numeric is None:
             self._numeric = number is not None
         if not self._numeric:
@@ -118,7 +118,7 @@ def _parse_number(field: str) -> float:
         raise InvalidTargets(f"target {field!r} is not a number.") from None
 
 
-def _parse_whole_number_or_none(field: str) -> int | None:
+def _parse_whole_number(field: str) -> int | None:
     """Return the integer in a field, or None if there is none.
 
     "3.0" and "3e0" are integers, too. None is returned for such a form of 2^53 or more, because a
@@ -201,7 +201,8 @@ class Lines(NamedTuple):
 
         The lines are counted from 0 among the lines of this object.
         """
-        return self.data[self.starts[line_index] : self.ends[line_index]].tobytes().decode("utf-8", "replace")
+        line = self.data[self.starts[line_index] : self.ends[line_index]]
+        return line.tobytes().decode("utf-8", "replace")
 
     def fail(self, line_index: int, message: str) -> NoReturn:
         """Raise MalformedInput for line `line_index`.
@@ -342,7 +343,9 @@ def read_raw_lines(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
             number += 1
             if len(line) > LONGEST:
                 raise_at_line(path, number, f"longer than {LONGEST} bytes; is this a text file?")
-            yield line if number > 1 else line.removeprefix(MARK)
+            if number == 1:
+                line = line.removeprefix(MARK)
+            yield line
 
     except (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as e:
         message = f"{path}: cannot be unpacked after line {number} ({e})."
@@ -376,7 +379,8 @@ def _locate_lines_in_bytes(
     numbers = data_line_number + np.arange(len(starts))
 
     # Files from Windows have a carriage return before the line break. Remove it from the line.
-    ends = ends - ((ends > starts) & (array[np.maximum(ends - 1, 0)] == ord("\r")))
+    returns = array[np.maximum(ends - 1, 0)] == ord("\r")
+    ends = ends - ((ends > starts) & returns)
 
     # Leave out early lines, lines of blanks, and comments.
     keep = numbers >= skip_before_line
@@ -469,7 +473,7 @@ def open_text_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.
         yield stream
 
 
-def read_first_bytes_as_utf8(path: FileName, encoding: str, n_bytes: int) -> pa.BufferReader:
+def read_first_text(path: FileName, encoding: str, n_bytes: int) -> pa.BufferReader:
     """Return the first bytes of a file as UTF-8 text.
 
     The bytes are decompressed and converted to UTF-8.

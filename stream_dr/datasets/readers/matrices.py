@@ -80,7 +80,7 @@ class _NpyArrayReader:
             count = min(rows_per_piece, self.shape[0] - start)
             yield self._read_next_rows_flat(count).reshape(count, *self.shape[1:])
 
-    def check_can_be_rows_or_targets(self, *allowed_dimensions: int) -> None:
+    def check_array_kind(self, *allowed_dimensions: int) -> None:
         """Raise SchemaMismatch if the array cannot be rows or targets.
 
         The array must consist of numbers or strings, and must have at least one column.
@@ -94,7 +94,7 @@ class _NpyArrayReader:
                 f"{self._path} has the shape {self.shape}; rows are (n, d), targets (n,) or (n, k): reshape(n, -1)."
             )
 
-    def limit_rows_to_piece_bytes(self, max_rows: int) -> int:
+    def piece_row_count(self, max_rows: int) -> int:
         """Return the number of rows to read at a time.
 
         These rows take at most PIECE bytes, unless one row takes more. The number is at least 1.
@@ -132,9 +132,11 @@ def read_npy(
     """
     with ExitStack() as files, errors_as_malformed_input(path, _FAULT, *_ERRORS):
         X = _NpyArrayReader(files.enter_context(open_decompressed(path)), path)
-        X.check_can_be_rows_or_targets(2)
-        Y = None if labels is None else _open_target_reader(files, labels)
-        rows_per_block = min(array.limit_rows_to_piece_bytes(rows_per_block) for array in (X, Y) if array is not None)
+        X.check_array_kind(2)
+        Y = None
+        if labels is not None:
+            Y = _open_target_reader(files, labels)
+        rows_per_block = min(array.piece_row_count(rows_per_block) for array in (X, Y) if array is not None)
         yield from _combine_into_blocks(path, X.pieces(rows_per_block), X.shape[0], Y, target, rows_per_block)
 
 
@@ -173,7 +175,8 @@ def read_npz(
 
     is_sparse = {"format", "shape", "data"} <= set(arrays)
     labels = labels or label
-    labels = "y" if labels is None and "y" in arrays else labels
+    if labels is None and "y" in arrays:
+        labels = "y"
     needed = [] if is_sparse else [features]
     needed += [labels] if labels is not None and not labels.endswith(".npy") else []
     if missing := [name for name in needed if name not in arrays]:
@@ -181,38 +184,34 @@ def read_npz(
             f"{path} has no array {missing[0]!r}; it has {', '.join(arrays)}. Name them with --features and --labels."
         )
 
-    targets_path = labels if labels is None or labels.endswith(".npy") else f"{path}!{labels}.npy"
+    targets_path = labels
+    if labels is not None and not labels.endswith(".npy"):
+        targets_path = f"{path}!{labels}.npy"
     if not is_sparse:
         yield from read_npy(f"{path}!{features}.npy", labels=targets_path, target=target, rows_per_block=rows_per_block)
         return
 
     with ExitStack() as files, errors_as_malformed_input(path, _FAULT, *_ERRORS):
         X = _load_sparse_npz(path)
-        Y = None if targets_path is None else _open_target_reader(files, targets_path)
-        rows_per_block = rows_per_block if Y is None else Y.limit_rows_to_piece_bytes(rows_per_block)
+        Y = None
+        if targets_path is not None:
+            Y = _open_target_reader(files, targets_path)
+        if Y is not None:
+            rows_per_block = Y.piece_row_count(rows_per_block)
         pieces = (X[start : start + rows_per_block] for start in range(0, X.shape[0], rows_per_block))
         yield from _combine_into_blocks(path, pieces, X.shape[0], Y, target, rows_per_block)
 
 
 def _open_target_reader(exit_stack: ExitStack, path: str) -> _NpyArrayReader:
-    """Open a file of targets, and return a reader.
-
-    Raises SchemaMismatch if the array cannot be targets.
-
-    exit_stack: stack of the caller's open files. The opened file is closed with this stack.
-    path: path of a .npy file, or archive.npz!member.
-    """
+    """Open a file of targets, which `exit_stack` will close, and return its reader."""
     Y = _NpyArrayReader(exit_stack.enter_context(open_decompressed(path)), path)
-    Y.check_can_be_rows_or_targets(1, 2)
+    Y.check_array_kind(1, 2)
     return Y
 
 
 def _load_sparse_npz(path: FileName) -> sp.csr_matrix:
-    """Return the sparse matrix in a .npz file as CSR.
-
-    Values are float64. scipy.sparse.save_npz has written the file. All indices are checked,
-    because compiled code uses them without a check.
-    """
+    """Return the matrix that scipy.sparse.save_npz has written as CSR of float64."""
+    # Check all indices, because compiled code uses them without a check.
     X = sp.load_npz(path)
     if X.format not in ("csr", "csc"):
         raise SchemaMismatch(f"{path} is a matrix in {X.format} format; save X.tocsr().")
@@ -249,16 +248,22 @@ def _combine_into_blocks(
         try:
             if X.dtype.kind == "U":
                 raise SchemaMismatch("rows are strings, no numbers; save tables of words as CSV or Parquet.")
-            X = X if sp.issparse(X) or X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+            if not (sp.issparse(X) or X.dtype in (np.float32, np.float64)):
+                X = X.astype(np.float64)
             check_finite(X)
-            targets = None if y is None else parse_target_array(y, kind)
+            targets = None
+            if y is not None:
+                targets = parse_target_array(y, kind)
         except StreamDRError as e:
             raise MalformedInput(f"{path}, in the {X.shape[0]} rows from {row} on: {e}", file=str(path)) from e
 
         # The kind of the first targets is the kind of all targets of the file.
-        kind = kind if targets is None else targets.kind
+        if targets is not None:
+            kind = targets.kind
         row += X.shape[0]
-        yield Block(X if sp.issparse(X) else np.ascontiguousarray(X), targets)
+        if not sp.issparse(X):
+            X = np.ascontiguousarray(X)
+        yield Block(X, targets)
 
 
 def read_matlab(
@@ -297,7 +302,9 @@ def read_matlab(
 
     try:
         check_finite(X)
-        targets = None if labels is None else _parse_targets_variable(variables[labels])
+        targets = None
+        if labels is not None:
+            targets = _parse_targets_variable(variables[labels])
         if targets is not None and targets.rows != X.shape[0]:
             raise InvalidTargets(
                 f"{labels!r} has {targets.rows} rows, {features!r} {X.shape[0]}; give one target a row."
@@ -371,7 +378,8 @@ def _convert_to_float64_rows(path: FileName, variable_name: str, values: Rows) -
 
     Raises SchemaMismatch if the values are not numbers.
     """
-    if (not isinstance(values, np.ndarray) and not sp.issparse(values)) or values.dtype.kind not in "biufc":
+    is_matrix = isinstance(values, np.ndarray) or sp.issparse(values)
+    if not is_matrix or values.dtype.kind not in "biufc":
         raise SchemaMismatch(f"{path}: {variable_name!r} holds no numbers; name the variable that does.")
     if sp.issparse(values):
         return sp.csr_matrix(values, dtype=np.float64)
@@ -396,9 +404,12 @@ def _parse_targets_variable(values: Rows) -> Targets:
     if Y.dtype == object:
         if not all(np.size(cell) for cell in Y.ravel()):
             raise InvalidTargets("a label is an empty cell; leave those rows out.")
-        return class_targets([str(np.asarray(cell).ravel()[0]) for cell in Y.ravel()])
+        first_values = [np.asarray(cell).ravel()[0] for cell in Y.ravel()]
+        return class_targets(list(map(str, first_values)))
 
     if Y.dtype.kind not in "biuf":
         raise InvalidTargets(f"labels of type {Y.dtype} are not numbers; give numbers, or a cell array of strings.")
     # MATLAB stores whole numbers as doubles, so the type does not show whether they are labels.
-    return parse_target_array(Y.ravel() if 1 in Y.shape else Y)
+    if 1 in Y.shape:
+        Y = Y.ravel()
+    return parse_target_array(Y)

@@ -86,8 +86,8 @@ class DocumentTopics:
         picks = np.repeat(low - indptr[:-1], counts) + np.arange(indptr[-1])
 
         present = counts > 0
-        codes = self._codes[picks]
-        return Targets("multilabel", self.labels, codes, indptr, present=None if present.all() else present)
+        absent_or_none = None if present.all() else present
+        return Targets("multilabel", self.labels, self._codes[picks], indptr, present=absent_or_none)
 
 
 def read_lyrl2004(
@@ -158,10 +158,13 @@ def read_indicator_matrix(
             "pass one indicator row a row and one name a column."
         )
 
-    X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
     X.sum_duplicates()
     Y.sum_duplicates()
 
     targets = indicator_targets(Y, tuple(str(name) for name in label_names))
-    id_list = None if ids is None else [str(id) for id in ids]
+    id_list = None
+    if ids is not None:
+        id_list = [str(id) for id in ids]
     yield from split_block(Block(X, targets, None, id_list), rows_per_block)

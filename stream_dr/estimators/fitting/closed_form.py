@@ -27,7 +27,7 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting import mapping
 from stream_dr.estimators.fitting.estimator import AdditiveEstimator, StateType
 from stream_dr.estimators.fitting.folds import jackknife_components
-from stream_dr.estimators.fitting.moments import Moments, compute_moments, mask_labels_with_few_rows
+from stream_dr.estimators.fitting.moments import Moments, compute_moments, waiting_labels
 from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range, check_positive_int
 from stream_dr.feature_maps.feature_map import check_seed_or_none
 from stream_dr.projection import Linear, Projection
@@ -168,7 +168,9 @@ class ClosedForm(AdditiveEstimator):
                 f"folds={self.folds!r}; it must be 0 (rows are not divided) or an integer from 2 to 100, such as 5."
             )
         check_choice("folds_by", self.folds_by, ("row", "id"))
-        max_columns = MAX_EXACT_WIDTH if self.stored_scatter() == "exact" else None
+        max_columns = None
+        if self.stored_scatter() == "exact":
+            max_columns = MAX_EXACT_WIDTH
         mapping.check_feature_map(self.feature_map, max_columns)
 
     def check_n_components(self) -> None:
@@ -217,7 +219,7 @@ class ClosedForm(AdditiveEstimator):
         """True if a parameter is "cv", so cross-validation chooses its value."""
         return bool(self.cross_validates) and getattr(self, self.cross_validates) == "cv"
 
-    def group_or_id_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:
+    def unit_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:
         """Return the hashes (rows,) of rows' groups or ids.
 
         The hash decides a row's cross-validation fold. The result is None if groups or ids are not
@@ -244,7 +246,9 @@ class ClosedForm(AdditiveEstimator):
 
         The result is "auto", "exact" or "diagonal", as in the parameter `scatter`.
         """
-        return self.scatter if self.reads_scatter() else "diagonal"
+        if self.reads_scatter():
+            return self.scatter
+        return "diagonal"
 
     def keeps_label_sets(self) -> bool:
         """True if the state sums rows separately for each label set.
@@ -266,7 +270,9 @@ class ClosedForm(AdditiveEstimator):
 
         The encoding is "partial" if rows without a target are learned, too.
         """
-        return "partial" if self.unlabelled == "use" else self.encoding
+        if self.unlabelled == "use":
+            return "partial"
+        return self.encoding
 
     def solve(self, state: State) -> Projection:
         """Return the projection computed from `state`, without changing anything.
@@ -275,7 +281,7 @@ class ClosedForm(AdditiveEstimator):
         """
         # With a feature map, `inner` is the state of the mapped rows.
         # With folds, `inner` is the sum of all folds.
-        inner = cast(MomentState, mapping.mapped_state_of_all_folds(state))
+        inner = cast(MomentState, mapping.merged_mapped_state(state))
 
         # Put the sum back, so that `moments` does not add up the folds again.
         state = mapping.replace_inner_state(state, inner)
@@ -301,7 +307,7 @@ class ClosedForm(AdditiveEstimator):
 
         state_or_accumulator: a state or an accumulator.
         """
-        at = np.flatnonzero(mask_labels_with_few_rows(cast(MomentState, state_or_accumulator), self.min_class_rows))
+        at = np.flatnonzero(waiting_labels(cast(MomentState, state_or_accumulator), self.min_class_rows))
         return tuple(sorted(state_or_accumulator.labels[j] for j in at))
 
     @property
@@ -340,7 +346,9 @@ class ClosedForm(AdditiveEstimator):
 
         # The projection has p components. Predictions use q ≥ p components.
         p = self.component_count(eigenvalues, moments)
-        q = len(eigenvalues) if self.predicts_with_all else p
+        q = p
+        if self.predicts_with_all:
+            q = len(eigenvalues)
         loadings = self.scale_loadings(loadings[:, :q], moments, solution_kind)
         loadings = with_fixed_signs(loadings * moments.scale[:, None])
 
@@ -357,7 +365,9 @@ class ClosedForm(AdditiveEstimator):
 
         eigenvalues: eigenvalues of all components, largest first.
         """
-        return len(eigenvalues) if self.n_components is None else min(self.n_components, len(eigenvalues))
+        if self.n_components is None:
+            return len(eigenvalues)
+        return min(self.n_components, len(eigenvalues))
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout | None:
         """Return the predictor of targets from components, a `Readout`.
@@ -378,7 +388,7 @@ class ClosedForm(AdditiveEstimator):
         state: state from which the moments were computed.
         """
 
-    def directions_from_class_weighted_scatter(self, moments: Moments, state: MomentState) -> Directions:
+    def weighted_directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return loadings and eigenvalues for rows projected on a basis.
 
         `refine`, which makes a solution exact by several passes over the rows, calls this method
@@ -389,7 +399,7 @@ class ClosedForm(AdditiveEstimator):
         """
         return self.directions(moments, state)
 
-    def row_weight_factors_by_label(self, moments: Moments) -> Mapping[Label | None, float] | None:
+    def label_weight_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
         """Return the factors of rows' weights in the scatter, by label.
 
         `refine`, which reads the rows again, multiplies the rows' weights by these factors when it
@@ -455,7 +465,7 @@ class ClosedForm(AdditiveEstimator):
         if inner.solution == "refined":
             raise AttributeError("the projection was refined, and the folds have no refined solutions to compare with.")
         if inner.spread is None:
-            projection = self.with_uncertainty_if_in_folds(projection, state)
+            projection = self.add_fold_uncertainty(projection, state)
             inner = mapping.inner_linear_projection(projection)
             with self.lock:
                 if fitted.version == version:
@@ -463,7 +473,7 @@ class ClosedForm(AdditiveEstimator):
         assert inner.spread is not None
         return inner.spread
 
-    def with_uncertainty_if_in_folds(self, projection: Projection, state: State) -> Projection:
+    def add_fold_uncertainty(self, projection: Projection, state: State) -> Projection:
         """Return the projection with the uncertainty of its components.
 
         The uncertainty (`ComponentSpread`) is estimated by the jackknife: the model is solved again
@@ -518,7 +528,9 @@ class ClosedForm(AdditiveEstimator):
         if self.feature_map is not None or not self.reads_scatter() or not sparse:
             return None
         exact = self.scatter == "exact" or (self.scatter == "auto" and 0 < declared_width <= MAX_EXACT_WIDTH)
-        return MAX_EXACT_WIDTH if exact else None
+        if exact:
+            return MAX_EXACT_WIDTH
+        return None
 
     def moment_bytes(self, n_features: int, n_targets: int) -> int:
         """Return the size of the centred sums in bytes.

@@ -78,7 +78,9 @@ class StateType:
             return self.plain
         if instance.feature_map is not None:
             return MappedState
-        return FoldedState if instance.fold_count else self.plain
+        if instance.fold_count:
+            return FoldedState
+        return self.plain
 
 
 class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner, ABC):
@@ -471,7 +473,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         # Remember the value, so that the next call issues no second warning.
         fitted.last_warned_n_components = self.n_components
         learned = fitted.accumulator
-        labels = f" and {len(learned.labels)} labels" if learned.labels else ""
+        labels = ""
+        if learned.labels:
+            labels = f" and {len(learned.labels)} labels"
         warnings.warn(
             f"{type(self).__name__} has {n_components} components, not the n_components={self.n_components} asked "
             f"for: {self.limit} (so far {learned.rows} rows of {learned.n_features} features{labels}). transform answers "
@@ -502,7 +506,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         block = self._rows_to_project(X)
         by_name = self.identifies_columns_by_name()
         z = np.asarray(projection.apply(block.X, block.names) if by_name else projection.apply(block.X))
-        return z.astype(block.X.dtype, copy=False) if keep_float32 and not block.table else z
+        if keep_float32 and not block.table:
+            return z.astype(block.X.dtype, copy=False)
+        return z
 
     def fitted(self) -> FittedState:
         """Return the FittedState, with the accumulator and the cached projection.

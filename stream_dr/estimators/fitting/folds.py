@@ -19,11 +19,11 @@ import numpy as np
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.mapping import inner_linear_projection, mapped_state_of_all_folds, replace_inner_state
+from stream_dr.estimators.fitting.mapping import inner_linear_projection, merged_mapped_state, replace_inner_state
 from stream_dr.estimators.fitting.stream_learner import NotFitted
 from stream_dr.projection import Linear, Projection
 from stream_dr.solve.orientation import GAP, MultiplyByScatter, correlations_of_projected_rows, pad_to_equal_rows
-from stream_dr.statistics.moments.state import MomentState, align_states_together, empty_state_with_same_parameters
+from stream_dr.statistics.moments.state import MomentState, align_states_together, empty_like
 from stream_dr.statistics.protocol import State
 from stream_dr.uncertainty import MIN_FOLDS, ComponentSpread
 
@@ -37,7 +37,7 @@ By chance alone, no fold then has less than half of the mean.
 """
 
 
-def merge_all_folds_but_one(states_by_fold: Sequence[MomentState]) -> Iterator[MomentState]:
+def leave_one_fold_out(states_by_fold: Sequence[MomentState]) -> Iterator[MomentState]:
     """Yield for each fold the merge of all other folds.
 
     Needs about K log₂ K merges for K folds, and holds at most log₂ K + 2 merged states at a time.
@@ -48,11 +48,11 @@ def merge_all_folds_but_one(states_by_fold: Sequence[MomentState]) -> Iterator[M
     """
     if states_by_fold:
         first = states_by_fold[0]
-        nothing = empty_state_with_same_parameters(first)
-        yield from _merge_outside_and_others(states_by_fold, nothing)
+        nothing = empty_like(first)
+        yield from _merge_others(states_by_fold, nothing)
 
 
-def _merge_outside_and_others(states_by_fold: Sequence[MomentState], outside: MomentState) -> Iterator[MomentState]:
+def _merge_others(states_by_fold: Sequence[MomentState], outside: MomentState) -> Iterator[MomentState]:
     """Yield for each fold the merge of all other folds.
 
     The merge includes `outside`.
@@ -65,11 +65,11 @@ def _merge_outside_and_others(states_by_fold: Sequence[MomentState], outside: Mo
         return
     half = len(states_by_fold) // 2
     first, second = states_by_fold[:half], states_by_fold[half:]
-    yield from _merge_outside_and_others(first, reduce(MomentState.merge, second, outside))
-    yield from _merge_outside_and_others(second, reduce(MomentState.merge, first, outside))
+    yield from _merge_others(first, reduce(MomentState.merge, second, outside))
+    yield from _merge_others(second, reduce(MomentState.merge, first, outside))
 
 
-def merge_and_align_folds(
+def aligned_folds(
     states_by_fold: Sequence[MomentState], parameter_name: Literal["gamma", "n_components"]
 ) -> tuple[MomentState, list[MomentState]]:
     """Return the merge of all folds, and the nonempty folds.
@@ -172,7 +172,7 @@ def jackknife_components(
     # An unchanged ridge would shrink components more, because there are fewer rows.
     left_out = []
     product = partial(estimator.scatter_product, whole_state)
-    for weight, rest in zip(weights.tolist(), merge_all_folds_but_one(states), strict=True):
+    for weight, rest in zip(weights.tolist(), leave_one_fold_out(states), strict=True):
         changed: Any = copy(estimator)
         changed.gamma = float(changed.gamma) * (n - weight) / n
         state = replace_inner_state(filled[0], rest)
@@ -192,7 +192,7 @@ def jackknife_components(
 
 
 def _inner_moment_state(state: State) -> MomentState:
-    return cast(MomentState, mapped_state_of_all_folds(state))
+    return cast(MomentState, merged_mapped_state(state))
 
 
 def _compare_with_whole(

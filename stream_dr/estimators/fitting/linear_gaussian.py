@@ -22,7 +22,7 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.mapping import prepend_feature_map
-from stream_dr.estimators.fitting.moments import divide_or_zero_by_feature_scale
+from stream_dr.estimators.fitting.moments import divide_by_scale
 from stream_dr.solve.spectral import EPS
 
 
@@ -66,7 +66,9 @@ class GaussianLogLikelihood(NamedTuple):
         p = len(self.variances)
         remaining = self.total_variance - float(self.variances.sum())
         rounding = 8 * len(self.mean) * EPS * self.total_variance
-        return remaining / (self.max_directions - p) if self.max_directions > p and remaining > rounding else 0.0
+        if self.max_directions > p and remaining > rounding:
+            return remaining / (self.max_directions - p)
+        return 0.0
 
     @property
     def n_components(self) -> int:
@@ -150,7 +152,9 @@ class LinearGaussian(Estimator):
         """
         gaussian = self._learned_gaussian()
         total = gaussian.total_variance
-        return gaussian.variances / total if total > 0 else np.zeros(len(gaussian.variances))
+        if total > 0:
+            return gaussian.variances / total
+        return np.zeros(len(gaussian.variances))
 
     @property
     def noise_variance_(self) -> float:
@@ -172,8 +176,8 @@ class LinearGaussian(Estimator):
         gaussian = self._learned_gaussian()
         covariance = (gaussian.axes * np.maximum(gaussian.variances - gaussian.noise_variance, 0.0)) @ gaussian.axes.T
         covariance[np.diag_indices_from(covariance)] += gaussian.noise_variance
-        half_scaled = divide_or_zero_by_feature_scale(covariance, gaussian.scale)
-        return divide_or_zero_by_feature_scale(half_scaled.T, gaussian.scale)
+        half_scaled = divide_by_scale(covariance, gaussian.scale)
+        return divide_by_scale(half_scaled.T, gaussian.scale)
 
     def score_samples(self, X: RowsLike) -> np.ndarray:
         """Return the log-likelihood (rows,) of each row.

@@ -61,8 +61,12 @@ def make_accumulator(
     if feature_map_spec is None:
         return make_unmapped(cast(InnerState, state))
     mapping = feature_map(feature_map_spec)
-    other = LandmarkAccumulator if isinstance(mapping, Nystroem) else MappedAccumulator
-    accumulator_type = TableAccumulator if mapping.learns else other
+    other = MappedAccumulator
+    if isinstance(mapping, Nystroem):
+        other = LandmarkAccumulator
+    accumulator_type = other
+    if mapping.learns:
+        accumulator_type = TableAccumulator
     return accumulator_type(feature_map_spec, make_unmapped, cast(MappedState | None, state))
 
 
@@ -81,7 +85,9 @@ def merged_mapped_state(state: State) -> State:
     stored in folds, the result is the state of the rows of all folds.
     """
     inner = state_after_feature_map(state)
-    return inner.merge_folds() if isinstance(inner, FoldedState) else inner
+    if isinstance(inner, FoldedState):
+        return inner.merge_folds()
+    return inner
 
 
 def inner_states_of_folds(state: State) -> tuple[MomentState, ...]:
@@ -102,7 +108,9 @@ def count_rows_in_folds(state: State) -> list[int]:
     The result is empty if rows are not in folds.
     """
     inner = state_after_feature_map(state)
-    return [part.rows for part in inner.parts] if isinstance(inner, FoldedState) else []
+    if isinstance(inner, FoldedState):
+        return [part.rows for part in inner.parts]
+    return []
 
 
 def state_after_feature_map(state: State) -> State:
@@ -111,7 +119,9 @@ def state_after_feature_map(state: State) -> State:
     If rows are stored in folds, the result is a FoldedState. If there is no feature map, `state`
     itself is returned.
     """
-    return cast(State, state.inner) if isinstance(state, MappedState) else state
+    if isinstance(state, MappedState):
+        return cast(State, state.inner)
+    return state
 
 
 def replace_inner_state(state: State, new_inner: State) -> State:
@@ -119,7 +129,9 @@ def replace_inner_state(state: State, new_inner: State) -> State:
 
     The feature map is unchanged. If there is no feature map, `new_inner` itself is returned.
     """
-    return state._replace(inner=new_inner) if isinstance(state, MappedState) else new_inner
+    if isinstance(state, MappedState):
+        return state._replace(inner=new_inner)
+    return new_inner
 
 
 def prepend_feature_map(state: State, projection: Projection) -> Projection:
@@ -213,7 +225,9 @@ def warn_if_columns_differ(accumulator: Accumulator, block: Block) -> None:
     gone = [repr(name) for name in missing[:5]]
     new = [f"{name!r}{did_you_mean(name, missing)}" for name in names if name not in known][:5]
 
-    messages = [f"there is no column {', '.join(gone)}, which is taken as missing"] if gone else []
+    messages = []
+    if gone:
+        messages = [f"there is no column {', '.join(gone)}, which is taken as missing"]
     messages += [f"{', '.join(new)} was not among the first rows' columns, and is left out"] if new else []
     if messages:
         warnings.warn(f"{'; '.join(messages)}.", OtherColumns, stacklevel=4)

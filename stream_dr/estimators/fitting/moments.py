@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_dr.batch.targets import Label
-from stream_dr.estimators.fitting.mapping import mapped_state_of_all_folds
+from stream_dr.estimators.fitting.mapping import merged_mapped_state
 from stream_dr.solve.conjugate_gradient import BlockSolve
 from stream_dr.solve.spectral import EPS, LeftSingularPairs, Rounding, left_singular_pairs
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
@@ -106,7 +106,9 @@ class Moments(NamedTuple):
 
         The diagonal is returned if the whole scatter is not stored.
         """
-        return self.diagonal if self.scatter is None else self.scatter
+        if self.scatter is None:
+            return self.diagonal
+        return self.scatter
 
     def scatter_product(self, columns: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the product of the rows' scatter and given columns.
@@ -116,7 +118,9 @@ class Moments(NamedTuple):
 
         columns: (features, m), m columns.
         """
-        return self.diagonal[:, None] * columns if self.scatter is None else self.scatter @ columns
+        if self.scatter is None:
+            return self.diagonal[:, None] * columns
+        return self.scatter @ columns
 
     @property
     def offsets(self) -> NDArray[np.float64]:
@@ -143,7 +147,7 @@ class Moments(NamedTuple):
         """Class means (classes, features) in the units of the rows, sorted by label."""
         return (self.mean + (self.offsets / self.scale[:, None]).T)[self.label_order]
 
-    def between_scatter_eigenvectors_and_roots(self) -> tuple[np.ndarray, np.ndarray]:
+    def between_eigenpairs(self) -> tuple[np.ndarray, np.ndarray]:
         """Return eigenvectors and root eigenvalues of the between-class scatter.
 
         The eigenvectors are (features, r) and the roots (r,). The roots are the square roots of
@@ -209,7 +213,7 @@ class Moments(NamedTuple):
         return LeftSingularPairs(vectors, values)
 
 
-def mask_labels_with_few_rows(state_or_accumulator: MomentState | MomentAccumulator, min_rows: int) -> np.ndarray:
+def waiting_labels(state_or_accumulator: MomentState | MomentAccumulator, min_rows: int) -> np.ndarray:
     """Return a mask (labels,), True for labels with too few rows.
 
     A label with too few rows is not yet a class.
@@ -224,7 +228,9 @@ def mask_labels_with_few_rows(state_or_accumulator: MomentState | MomentAccumula
     rows = state_or_accumulator.label_rows
     enough = rows >= min_rows
     several = state_or_accumulator.target_kind == "class" and np.count_nonzero(enough) >= 2
-    return (rows > 0) & ~enough if several else np.zeros(len(rows), dtype=bool)
+    if several:
+        return (rows > 0) & ~enough
+    return np.zeros(len(rows), dtype=bool)
 
 
 def compute_moments(state: State, standardize: bool = False, min_class_rows: int = 1) -> Moments:
@@ -236,13 +242,16 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     min_class_rows: number of rows that a label needs to be a class. The moments are changed such
         that the means of labels with fewer rows have no influence.
     """
-    state = cast(MomentState, mapped_state_of_all_folds(state))
+    state = cast(MomentState, merged_mapped_state(state))
     c = state.centred()
     d = len(c.mean)
 
     # Treat columns of very small scatter as constant, because such a scatter has too few digits.
     # The sums of these columns are set to 0.
-    diagonal = np.zeros(d) if c.diagonal is None else np.maximum(c.diagonal, 0.0)
+    if c.diagonal is None:
+        diagonal = np.zeros(d)
+    else:
+        diagonal = np.maximum(c.diagonal, 0.0)
     lost = np.flatnonzero((diagonal > 0.0) & (diagonal < SMALLEST_SCATTER))
     for sums in (diagonal, c.cross, *(() if c.scatter is None else (c.scatter, c.scatter.T))):
         sums[lost] = 0.0
@@ -269,8 +278,9 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
         tuple(label for label, there in zip(c.labels, present, strict=True) if there) if labelled else (), state.target_kind,
     )  # fmt: skip
 
-    waiting = mask_labels_with_few_rows(state, min_class_rows)
-    m = _without_means_of_labels_with_few_rows(m, waiting[present], c.noise) if waiting.any() else m
+    waiting = waiting_labels(state, min_class_rows)
+    if waiting.any():
+        m = _drop_waiting_means(m, waiting[present], c.noise)
     if not standardize:
         return m
 
@@ -281,9 +291,7 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     return scale_moments(m, factors)
 
 
-def _without_means_of_labels_with_few_rows(
-    moments: Moments, has_few_rows: np.ndarray, scatter_rounding_error: float
-) -> Moments:
+def _drop_waiting_means(moments: Moments, has_few_rows: np.ndarray, scatter_rounding_error: float) -> Moments:
     """Remove means of labels with too few rows from moments.
 
     The deviations of these labels' rows from the mean of their label stay in the moments. If each
@@ -301,9 +309,9 @@ def _without_means_of_labels_with_few_rows(
     n, few = moments.label_weights[ready], moments.label_weights[has_few_rows]
     if not n.sum() > 0.0:
         return moments
-    # Subtract the weight of the labels with too few rows from the weight of all rows.
-    # The difference includes learned rows without a label.
-    total, taken = moments.weight - few.sum(), moments.cross[:, has_few_rows].sum(axis=1)
+    # The weight of the remaining rows includes learned rows without a label.
+    total = moments.weight - few.sum()
+    taken = moments.cross[:, has_few_rows].sum(axis=1)
 
     # Subtract the scatter that the means of these labels cause.
     roots = np.column_stack([moments.cross[:, has_few_rows] / np.sqrt(few), taken / np.sqrt(total)])
@@ -323,7 +331,9 @@ def _without_means_of_labels_with_few_rows(
     # Rounding errors are larger relative to the remaining sums, which are smaller.
     mean = moments.mean - taken / total
     before = float(moments.diagonal.sum())
-    lost = max(scatter_rounding_error, EPS * before) / float(diagonal.sum()) if diagonal.any() else 0.0
+    lost = 0.0
+    if diagonal.any():
+        lost = max(scatter_rounding_error, EPS * before) / float(diagonal.sum())
     # `largest` is the largest weight that the rows ever had, before rows were unlearned.
     largest = moments.rounding.cancelled**2 * moments.weight
     return moments._replace(
@@ -343,7 +353,7 @@ def _without_means_of_labels_with_few_rows(
     )
 
 
-def divide_or_zero_by_feature_scale(columns: np.ndarray, feature_scale: np.ndarray) -> np.ndarray:
+def divide_by_scale(columns: np.ndarray, feature_scale: np.ndarray) -> np.ndarray:
     """Divide each row of an array by its feature's scale.
 
     The result is 0 for features whose scale is 0.
@@ -360,7 +370,9 @@ def scale_moments(moments: Moments, column_factors: np.ndarray) -> Moments:
 
     column_factors: (features,), factor of each column.
     """
-    scatter = None if moments.scatter is None else moments.scatter * column_factors[:, None] * column_factors
+    scatter = None
+    if moments.scatter is not None:
+        scatter = moments.scatter * column_factors[:, None] * column_factors
     rounding = moments.rounding._replace(shift=moments.rounding.shift * column_factors)
     return moments._replace(
         diagonal=moments.diagonal * column_factors**2,

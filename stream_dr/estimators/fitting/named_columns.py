@@ -79,7 +79,7 @@ def joint_names(mine: tuple[str, ...] | None, theirs: tuple[str, ...] | None) ->
     return longer
 
 
-def raise_if_no_rows_or_features(rows: Any) -> None:
+def refuse_empty_rows(rows: Any) -> None:
     """Raise EmptyInput if there are no rows or no features."""
     for axis, what in enumerate(("sample", "feature")):
         if rows.shape[axis] == 0:

@@ -26,7 +26,7 @@ from sklearn.utils import ClassifierTags, Tags
 from sklearn.utils.metaestimators import available_if
 
 from stream_dr.batch.block import as_weights, weights_or_ones
-from stream_dr.batch.parsing import has_too_many_labels_for_classes
+from stream_dr.batch.parsing import are_probably_measurements
 from stream_dr.batch.rows import as_block, take_target_column
 from stream_dr.batch.targets import Targets, label_array
 from stream_dr.errors import EmptyInput, InvalidParameter, ManyLabels, Uncalibrated
@@ -116,9 +116,11 @@ class Predictor(ClosedForm):
         """Return the kind of targets: the kind learned, else the kind set. None if not known."""
         if "fitted_" in vars(self) and self.fitted_.accumulator.target_kind is not None:
             return self.fitted_.accumulator.target_kind
-        return None if self.target == "auto" else self.target
+        if self.target == "auto":
+            return None
+        return self.target
 
-    def _readout_or_raise(self) -> Readout:
+    def _find_readout(self) -> Readout:
         return fitted_readout(self.linear_projection())
 
 
@@ -191,7 +193,10 @@ class TargetRegression(Predictor):
         predicted = self.predict(block.X)
         targets = self._parse_targets(self.fitted().accumulator, block.y, len(predicted))
         weights = weights_or_ones(as_weights(block.weights, len(predicted)), len(predicted))
-        there = weights > 0 if targets is None or targets.present is None else (weights > 0) & targets.present
+        if targets is None or targets.present is None:
+            there = weights > 0
+        else:
+            there = (weights > 0) & targets.present
         if targets is None or not there.any():
             raise EmptyInput("no row has a target and a weight above 0: there is nothing to score. Pass such rows.")
 
@@ -204,7 +209,7 @@ class TargetRegression(Predictor):
         labels = predicted.tolist()
         if targets.kind == "multilabel":
             truth = [set(row) for row in truth]
-            labels = [set(compress(self._readout_or_raise().labels, row)) for row in labels]
+            labels = [set(compress(self._find_readout().labels, row)) for row in labels]
         return float(np.average([a == b for a, b in zip(truth, labels, strict=True)], weights=weights))
 
     @property
@@ -220,7 +225,7 @@ class TargetRegression(Predictor):
     @property
     def intercept_(self) -> np.ndarray:
         """Means (targets,) float64 of the targets, as in scikit-learn's PLSRegression."""
-        return self._readout_or_raise().offset
+        return self._find_readout().offset
 
     @property
     def y_loadings_(self) -> np.ndarray:
@@ -228,7 +233,7 @@ class TargetRegression(Predictor):
 
         The array is (targets, components) float64.
         """
-        return self._readout_or_raise().weights.T
+        return self._find_readout().weights.T
 
     @property
     def x_loadings_(self) -> np.ndarray:
@@ -267,7 +272,9 @@ class TargetRegression(Predictor):
         Labels of total weight 0 and labels with fewer than `min_class_rows` rows are not included.
         """
         readout = self.linear_projection().readout
-        return label_array(()) if readout is None else readout.classes
+        if readout is None:
+            return label_array(())
+        return readout.classes
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
         """Return a `Readout` that regresses targets on the components.
@@ -278,7 +285,7 @@ class TargetRegression(Predictor):
         """
         unscaled = loadings / moments.scale[:, None]
         covariances = unscaled.T @ moments.cross
-        sizes = self.ridged_variance_of_each_component(moments, unscaled, eigenvalues, covariances)
+        sizes = self.component_variances(moments, unscaled, eigenvalues, covariances)
         weights = covariances / sizes[:, None]
         columns = moments.label_order or slice(None)
         labels = tuple(sorted(moments.labels))
@@ -286,7 +293,7 @@ class TargetRegression(Predictor):
         return Readout(weights[:, columns], moments.target_mean[columns], kind, labels, TARGETS)
 
     @abstractmethod
-    def ridged_variance_of_each_component(
+    def component_variances(
         self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray, covariances: np.ndarray
     ) -> np.ndarray:
         """Return wᵀ A w (p,) for each component w.
@@ -314,7 +321,7 @@ class TargetRegression(Predictor):
         learned = self.fitted().accumulator
         if self.target != "auto" or not learned.labels or type(learned.labels[0]) is not int:
             return
-        if has_too_many_labels_for_classes(learned.target_kind, len(learned.labels), learned.rows):
+        if are_probably_measurements(learned.target_kind, len(learned.labels), learned.rows):
             # The text has no numbers, so that Python shows it once for many batches.
             warnings.warn(
                 f"{type(self).__name__} reads whole numbers as classes, and they have more values than a tenth of the rows. "
@@ -388,7 +395,7 @@ class LinearClassifier(LabelScore, Predictor):
         Labels of total weight 0 and labels with fewer than `min_class_rows` rows are
         not included.
         """
-        return self._readout_or_raise().classes
+        return self._find_readout().classes
 
     @property
     def coef_(self) -> np.ndarray:
@@ -396,7 +403,7 @@ class LinearClassifier(LabelScore, Predictor):
 
         `decision_function` is X · coef_ᵀ + intercept_. For two classes the shape is (1, features).
         """
-        return _difference_if_two_classes(self._coefficients())
+        return _class_difference(self._coefficients())
 
     @property
     def intercept_(self) -> np.ndarray:
@@ -406,7 +413,7 @@ class LinearClassifier(LabelScore, Predictor):
         """
         projection = self.linear_projection()
         intercepts = fitted_readout(projection).offset - self._coefficients() @ projection.mean
-        return _difference_if_two_classes(intercepts)
+        return _class_difference(intercepts)
 
     def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
         if "multilabel" not in (self.target, accumulator.target_kind):
@@ -435,8 +442,12 @@ def loadings_used_to_predict(projection: Linear | Mapped) -> np.ndarray:
     The loadings are (features, q) for q components. A prediction may use more components than the
     n_components components of `transform`. All components used by the prediction are included.
     """
-    rest = None if projection.readout is None else projection.readout.rest
-    return projection.loadings if rest is None else np.hstack([projection.loadings, rest])
+    rest = None
+    if projection.readout is not None:
+        rest = projection.readout.rest
+    if rest is None:
+        return projection.loadings
+    return np.hstack([projection.loadings, rest])
 
 
 def gaussian_class_readout(
@@ -460,7 +471,7 @@ def gaussian_class_readout(
     return Readout(weights[:, order], offset[order], kind, tuple(sorted(moments.labels)), LOG_POSTERIORS)
 
 
-def _difference_if_two_classes(class_values: np.ndarray) -> np.ndarray:
+def _class_difference(class_values: np.ndarray) -> np.ndarray:
     """Return the difference of the values of two classes.
 
     The difference is the second class's values minus the first class's values. If there are more

@@ -27,7 +27,7 @@ Both classes have the same methods:
 - `current_solution(solver_state)` returns the loadings, eigenvalues and relative residual so far.
 
 After each pass, the solvers call the estimator's own method `directions`, or for a basis
-`directions_from_class_weighted_scatter`. So refine and the exact solution agree.
+`weighted_directions`. So refine and the exact solution agree.
 
 In a pass, the rows are read again from a source. They are treated as when they were learned. For
 example, rows without targets are skipped if the method needs targets, and weights and decay are
@@ -60,8 +60,8 @@ from stream_dr.errors import CannotRefine, InvalidParameter
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.inputs import RefineSource
-from stream_dr.estimators.fitting.mapping import inner_projection, mapped_state_of_all_folds, prepend_feature_map
-from stream_dr.estimators.fitting.moments import Moments, compute_moments, divide_or_zero_by_feature_scale
+from stream_dr.estimators.fitting.mapping import inner_projection, merged_mapped_state, prepend_feature_map
+from stream_dr.estimators.fitting.moments import Moments, compute_moments, divide_by_scale
 from stream_dr.estimators.fitting.parameters import check_number_in_range, check_positive_int
 from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted
 from stream_dr.feature_maps import feature_map
@@ -122,7 +122,10 @@ class SubspaceSolver:
             directions. p may be 0.
         """
         cross = self._moments.cross
-        more = 0 if cross.shape[1] >= self._count else self._count + max(4, self._count // 2) - cross.shape[1]
+        if cross.shape[1] >= self._count:
+            more = 0
+        else:
+            more = self._count + max(4, self._count // 2) - cross.shape[1]
         seed = self._estimator.random_state or 0
         drawn = np.random.default_rng(seed).standard_normal((len(cross), more))
         columns = np.where(self._varying[:, None], np.hstack([cross, drawn, initial_columns]), 0.0)
@@ -147,7 +150,9 @@ class SubspaceSolver:
             return grown
 
         answer = self._directions_in_basis(grown)[0][:, :block]
-        return subspace.restart_from_solution(grown, answer) if answer.shape[1] else grown
+        if answer.shape[1]:
+            return subspace.restart_from_solution(grown, answer)
+        return grown
 
     def current_solution(self, solver_state: subspace.Subspace) -> tuple[np.ndarray, np.ndarray, float]:
         """Return loadings, eigenvalues and relative residual after the passes so far."""
@@ -179,7 +184,7 @@ class SubspaceSolver:
             scale=np.ones(V.shape[1]),
             rounding=m.rounding._replace(shift=np.abs(np.sqrt(m.weight) * (V.T @ (m.mean * m.scale)))),
         )
-        return self._estimator.directions_from_class_weighted_scatter(small, self._state)
+        return self._estimator.weighted_directions(small, self._state)
 
     def _raise_needs_n_components(self) -> NoReturn:
         """Raise CannotRefine, because n_components is None.
@@ -229,7 +234,10 @@ class Sums(NamedTuple):
 
         newer: sums over the later part.
         """
-        fresh = None if self.fresh is None or newer.fresh is None else self.fresh.merge(newer.fresh)
+        if self.fresh is None or newer.fresh is None:
+            fresh = None
+        else:
+            fresh = self.fresh.merge(newer.fresh)
         return Sums(self.product + newer.product, self.rows + newer.rows, fresh)
 
 
@@ -258,7 +266,7 @@ class RowReplay:
         self._names = feature_names
         # Number of rows that the first pass has read. Each later pass must read as many.
         self._rows = 0
-        self._factors = self._estimator.row_weight_factors_by_label(moments)
+        self._factors = self._estimator.label_weight_factors(moments)
         self._clock = int(state.clock)
         self.scale = np.where(moments.rounding.varying_columns(moments.diagonal), moments.scale, 0.0)
 
@@ -319,7 +327,9 @@ class RowReplay:
             differs = name_differing_sum(self._state, fresh)
             if differs is not None:
                 # Only with decay does the order of rows change the sums.
-                order = "" if float(self._estimator.decay) == 1.0 else ", in their order"
+                order = ", in their order"
+                if float(self._estimator.decay) == 1.0:
+                    order = ""
                 raise CannotRefine(
                     f"the source is not what this state has seen: its {differs} differ by more than rounding. "
                     f"Give the rows, targets and weights it has learned{order}."
@@ -382,8 +392,12 @@ class MappedSource:
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """Yield (position, Block) of mapped rows, with targets and weights."""
-        table = None if self._table is None else clear_counts_keep_columns(self._table)
-        landmarks = self._map.initial_landmarks() if self._on_landmarks else None
+        table = None
+        if self._table is not None:
+            table = clear_counts_keep_columns(self._table)
+        landmarks = None
+        if self._on_landmarks:
+            landmarks = self._map.initial_landmarks()
         for position, event in self._source.events(after, until):
             block = self._estimator.parse(self._known, event, raise_if_no_targets=False)
             # Map each row with the statistics or landmarks that existed when the row was learned.
@@ -415,7 +429,7 @@ def strip_feature_map(
     source: source of the original rows, before the map.
     feature_names: names of the features, if the rows have named columns.
     """
-    inner = cast(MomentState, mapped_state_of_all_folds(state))
+    inner = cast(MomentState, merged_mapped_state(state))
     if not isinstance(state, MappedState):
         return estimator, inner, source, feature_names
     plain = clone(estimator).set_params(feature_map=None)
@@ -439,7 +453,10 @@ def name_differing_sum(learned_state: MomentState, relearned_state: MomentState)
     if abs(a.weight - b.weight) > RELATIVE_TOLERANCE * a.weight:
         return "weights"
 
-    deviations = np.sqrt(a.diagonal / a.weight) if a.weight else np.zeros(len(a.mean))
+    if a.weight:
+        deviations = np.sqrt(a.diagonal / a.weight)
+    else:
+        deviations = np.zeros(len(a.mean))
     if np.any(np.abs(a.mean - b.mean) > RELATIVE_TOLERANCE * deviations + 1e-12 * np.abs(a.mean)):
         return "means"
 
@@ -452,7 +469,9 @@ def name_differing_sum(learned_state: MomentState, relearned_state: MomentState)
 
     size = np.sqrt(np.trace(a.target_scatter)) * np.sqrt(a.diagonal.sum())
     noise = RELATIVE_TOLERANCE * size + 1e-12 * float(np.linalg.norm(a.rounding.shift)) * np.sqrt(a.weight)
-    return "targets" if np.linalg.norm(a.cross - b.cross[:, order]) > noise else None
+    if np.linalg.norm(a.cross - b.cross[:, order]) > noise:
+        return "targets"
+    return None
 
 
 ComputePassSums = Callable[[np.ndarray, bool, Callable[[int], None] | None], Sums]
@@ -611,7 +630,7 @@ def refine_steps(
     first = now.number + 1
     for number in range(first, max_passes + 1):
         began = time.monotonic()
-        pass_progress = None if progress is None else partial(progress, number)
+        pass_progress = partial(progress, number) if progress else None
         directions = now.solve.directions
         sums = summed(directions, number == first, pass_progress)
         # Update the solver, and compare the new projection with the projection of the last pass.
@@ -637,7 +656,7 @@ def _angle_to_last_pass(last: Refining, projection: Linear) -> float:
     return largest_principal_angle(tall_qr(last.loadings)[0], tall_qr(projection.loadings)[0])
 
 
-def run_passes_and_warn_if_unconverged(
+def run_passes(
     steps: Iterator[RefinePass], tol_of_steps: float, max_passes_of_steps: int
 ) -> tuple[Projection, RefineReport]:
     """Run all passes of refine, and return projection and report.
@@ -722,7 +741,7 @@ def _loadings_or_empty(earlier_projection: Projection | None, moments: Moments) 
     known = getattr(earlier_projection and inner_projection(earlier_projection), "loadings", np.zeros((0, 0)))
     columns = np.zeros((len(moments.mean), known.shape[1]))
     columns[: len(known)] = known
-    return divide_or_zero_by_feature_scale(columns, moments.scale)
+    return divide_by_scale(columns, moments.scale)
 
 
 class Refinable(ClosedForm):
@@ -788,7 +807,7 @@ class Refinable(ClosedForm):
             steps = refine_steps(
                 self, state, source, tol=tol, max_passes=max_passes, resume=resume, feature_names=names, guess=guess
             )
-            projection, self.refine_report_ = run_passes_and_warn_if_unconverged(steps, tol, max_passes)
+            projection, self.refine_report_ = run_passes(steps, tol, max_passes)
             multiply = partial(self.scatter_product, state)
-            fitted.refined = fitted.orient_and_cache_projection(projection, multiply, version)
+            fitted.refined = fitted.cache_projection(projection, multiply, version)
         return self

@@ -20,7 +20,7 @@ from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLi
 from stream_dr.estimators.fitting.mapping import (
     check_feature_map,
     inner_projection,
-    mapped_state_of_all_folds,
+    merged_mapped_state,
 )
 from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range, check_positive_int
 from stream_dr.feature_maps.feature_map import check_seed_or_none
@@ -106,7 +106,7 @@ class ReservoirMethod(MappedMethod[Reservoir]):
 
         columns: (features, m), like the product.
         """
-        rows = cast(Reservoir, mapped_state_of_all_folds(state)).kept[:, : len(columns)]
+        rows = cast(Reservoir, merged_mapped_state(state)).kept[:, : len(columns)]
         projected = rows @ columns
         return np.asarray(rows.T @ (projected - projected.mean(axis=0)))
 
@@ -118,7 +118,10 @@ class ReservoirMethod(MappedMethod[Reservoir]):
         projection takes 8 · (components + 2) · features bytes. `n_features` is the number of
         features after the feature map.
         """
-        row = 8 * n_features if n_features <= SPARSE_ABOVE_FEATURES else 12 * SPARSE_ABOVE_FEATURES
+        if n_features <= SPARSE_ABOVE_FEATURES:
+            row = 8 * n_features
+        else:
+            row = 12 * SPARSE_ABOVE_FEATURES
         return self.reservoir * (row + 24) + 8 * (self.n_components + 2) * n_features
 
     def solve_bytes(self) -> int:
@@ -128,7 +131,10 @@ class ReservoirMethod(MappedMethod[Reservoir]):
         takes 24 · reservoir² bytes. The graph that links each sampled row to its neighbours takes
         64 bytes for each link.
         """
-        near = self.reservoir if self.radius is not None else min(self.n_neighbors, self.reservoir)
+        if self.radius is not None:
+            near = self.reservoir
+        else:
+            near = min(self.n_neighbors, self.reservoir)
         return self.reservoir * (24 * self.reservoir + 64 * near)
 
     def partial_fit(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
@@ -198,7 +204,7 @@ class ClassTargetsIfAny:
         return ("class",)
 
 
-def refuse_too_many_weighted_neighbours(n_neighbors: int, max_sampled_rows: int) -> None:
+def check_weighted_neighbours(n_neighbors: int, max_sampled_rows: int) -> None:
     """Raise InvalidParameter if rows may have more than MAX_WEIGHTED_NEIGHBOURS neighbours.
 
     n_neighbors: parameter of the estimator.

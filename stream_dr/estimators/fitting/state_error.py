@@ -28,11 +28,11 @@ from stream_dr.batch.targets import check_label_type
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting import mapping
 from stream_dr.estimators.fitting.closed_form import ClosedForm
-from stream_dr.estimators.fitting.folds import merge_all_folds_but_one
+from stream_dr.estimators.fitting.folds import leave_one_fold_out
 from stream_dr.estimators.fitting.moments import (
     Moments,
     compute_moments,
-    divide_or_zero_by_feature_scale,
+    divide_by_scale,
     scale_moments,
 )
 from stream_dr.estimators.fitting.parameters import check_choice
@@ -133,7 +133,9 @@ class PredictsHeldOut(Refinable):
         Raises AttributeError if no parameter is "cv".
         """
         choice = self.choice()
-        tau = {"tau": choice.tau} if choice.tau.size else {}
+        tau = {}
+        if choice.tau.size:
+            tau = {"tau": choice.tau}
         return {**tau, choice.parameter: choice.values, "mean": choice.mean, "std_error": choice.std_error}
 
     def choice(self) -> CrossValidation:
@@ -225,7 +227,7 @@ class PredictsHeldOut(Refinable):
 
         # Regress the targets on the components V, with the coefficients (Vᵀ A V)⁻¹ Vᵀ Cxy.
         # A is the matrix that the method inverts, and Cxy the cross-scatter of rows and targets.
-        V = divide_or_zero_by_feature_scale(self.linear_projection().loadings, mine.scale)
+        V = divide_by_scale(self.linear_projection().loadings, mine.scale)
         gram = V.T @ self.inverted_matrix_product(mine, V)
         W = mine.scale[:, None] * (V @ np.linalg.solve(gram, V.T @ mine.cross))
         return squared_error_from_moments(W, mine, theirs)
@@ -321,7 +323,7 @@ def _check_features_and_encoding(this_model: ClosedForm, other_model: ClosedForm
     if names is not None and theirs is not None and names != theirs:
         raise InvalidParameter(f"other has the features {theirs}; it must have {names}, in this order.")
 
-    a, b = (cast(MomentState, mapping.mapped_state_of_all_folds(state)) for state in states)
+    a, b = (cast(MomentState, mapping.merged_mapped_state(state)) for state in states)
     if a.n_features != b.n_features and b.rows and (a.dense or b.dense):
         raise InvalidParameter(f"other has {b.n_features} features; it must have {a.n_features}, as this model.")
     if a.encoding != b.encoding:
@@ -392,7 +394,7 @@ def cross_validation_errors(
     # Sum squared errors for each fold, with predictors from the other folds.
     errors = []
     weights = []
-    for fold, other in zip(states_by_fold, merge_all_folds_but_one(states_by_fold), strict=True):
+    for fold, other in zip(states_by_fold, leave_one_fold_out(states_by_fold), strict=True):
         train = estimator.moments(other)
         validation = scale_moments(compute_moments(fold), train.scale)
         errors.append(_held_out_errors(train, validation, F, fit_predictors(train)))

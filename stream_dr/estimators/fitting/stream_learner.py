@@ -135,7 +135,8 @@ class FittedState:
         """
         if projection is not self.shown and projection.solution != "recurrence":
             projection = self.shown = orient_components(projection, self.shown, multiply_by_scatter)
-        projection = projection.with_offset() if isinstance(projection, Linear) else projection
+        if isinstance(projection, Linear):
+            projection = projection.with_offset()
         if version == self.version:
             self.projection = projection
         return projection
@@ -177,7 +178,8 @@ class FittedState:
         for name, value in self.fixed_parameters.items():
             now = getattr(estimator, name)
             # Name the parameter `folds` in the message, because the user sets `folds`.
-            name = "folds" if name == "fold_count" else name
+            if name == "fold_count":
+                name = "folds"
             if now != value:
                 raise errors.InvalidParameter(
                     f"{name}={now!r}; what {type(estimator).__name__} has learned was made with {name}={value!r}. Set it "
@@ -325,7 +327,9 @@ class StreamLearner(NamedParameters, BaseEstimator):
             return rows
         fitted = self.fitted()
         features = fitted.accumulator.table_names or fitted.names or ()
-        return rows if name in features else drop_column(rows, name)
+        if name in features:
+            return rows
+        return drop_column(rows, name)
 
     @property
     def n_samples_seen_(self) -> int:
@@ -426,7 +430,8 @@ class StreamLearner(NamedParameters, BaseEstimator):
                 return self
 
             # Learn a stream in a copy, so that an error in a later batch leaves the state unchanged.
-            fitted = fitted.copy(self) if isinstance(rows.X, TableStream) else fitted
+            if isinstance(rows.X, TableStream):
+                fitted = fitted.copy(self)
             for block in batches(rows):
                 self._parse_and_learn(fitted, block)
             self.fitted_ = fitted
@@ -590,7 +595,9 @@ class StreamLearner(NamedParameters, BaseEstimator):
 
 
 def _fit_clone_on_block(estimator: Any, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Any:
-    options = {} if weights is None else {"sample_weight": weights}
+    options = {}
+    if weights is not None:
+        options = {"sample_weight": weights}
     return clone(estimator).partial_fit(X, y, **options)
 
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from stream_dr.errors import CannotRefine, InvalidParameter
 from stream_dr.estimators.fitting.closed_form import Directions
-from stream_dr.estimators.fitting.folds import merge_and_align_folds
+from stream_dr.estimators.fitting.folds import aligned_folds
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range
 from stream_dr.estimators.fitting.state_error import Predictors, PredictsHeldOut, cross_validation_errors
@@ -97,7 +97,9 @@ class FirstStageSolver:
         # The relative rounding error of centred sums is about eps times this distance. It is the
         # largest absolute mean of a feature, in standard deviations of all features together.
         size = float(np.sqrt(self._moments.diagonal.sum()))
-        distance = float(self._moments.rounding.shift.max(initial=0.0)) / size if size else 0.0
+        distance = 0.0
+        if size:
+            distance = float(self._moments.rounding.shift.max(initial=0.0)) / size
         return cg.start_block_solve(right, 8 * EPS * distance, guess)
 
     def advance(self, solver_state: cg.BlockSolve, scatter_product: np.ndarray) -> cg.BlockSolve:
@@ -258,7 +260,7 @@ class TwoStage(PredictsHeldOut):
         states_by_fold: the learned state of each fold. A fold is a part of the rows that is left
             out once. Labels may be in different order. Folds without rows are ignored.
         """
-        full, folds = merge_and_align_folds(states_by_fold, "gamma")
+        full, folds = aligned_folds(states_by_fold, "gamma")
         whole = self.moments(full)
 
         def fit_ridges(train: Moments) -> Predictors:
@@ -277,7 +279,9 @@ class TwoStage(PredictsHeldOut):
         # If all errors are equal, no ridge is better than the first.
         if chosen in (0, 1, len(RELATIVE_RIDGES) - 1) and mean.min() < mean.max():
             units = chosen < 2 and not self.standardize
-            advice = " Features of very different units cause this. Try standardize=True." if units else ""
+            advice = ""
+            if units:
+                advice = " Features of very different units cause this. Try standardize=True."
             warnings.warn(
                 f"gamma='cv' chose gamma={path.chosen_value:.3g}, at an end of the compared values (0, and "
                 f"{path.values[1]:.3g} to {path.values[-1]:.3g}). A gamma that was not compared may be better.{advice}",
@@ -288,7 +292,9 @@ class TwoStage(PredictsHeldOut):
     @property
     def gamma_(self) -> float:
         """Ridge that was used, `gamma` itself or the value that "cv" has chosen."""
-        return self.choice().chosen_value if self.gamma == "cv" else float(self.gamma)
+        if self.gamma == "cv":
+            return self.choice().chosen_value
+        return float(self.gamma)
 
     def scatter_trace_for_shrinkage(self, moments: Moments) -> float:
         """Return the trace of the scatter that `shrinkage` changes."""
@@ -341,7 +347,9 @@ class TwoStage(PredictsHeldOut):
         if moments.scatter is None:
             raise NeedsRefine(f"{type(self).__name__} keeps only the diagonal of Cxx; its condition is not known.")
         share, ridge = self.ridge_terms(moments)
-        return condition_number(moments.scatter, ridge / share, moments.rounding) if share else 1.0
+        if share:
+            return condition_number(moments.scatter, ridge / share, moments.rounding)
+        return 1.0
 
 
 def _varying_scatter_eigenpairs(moments: Moments) -> tuple[np.ndarray, np.ndarray]:

@@ -171,7 +171,7 @@ class MomentAccumulator(AccumulatorBase):
         return self._targets.label_rows
 
     @property
-    def requires_one_label_per_row(self) -> bool:
+    def requires_one_label(self) -> bool:
         """True if every row must have exactly one label."""
         return self._classes is not None
 
@@ -265,7 +265,7 @@ class MomentAccumulator(AccumulatorBase):
 
         if self.scatter == "exact" and n_features > MAX_EXACT_WIDTH:
             diagonal = 'Start a model with scatter="diagonal"'
-            advice = "Use MMC, which has a diagonal form" if self.requires_one_label_per_row else diagonal
+            advice = "Use MMC, which has a diagonal form" if self.requires_one_label else diagonal
             raise TooManyFeatures(
                 f"batch has {n_features} features; exact scatter of sparse rows is stored for up to {MAX_EXACT_WIDTH}. "
                 f"{advice}."
@@ -280,7 +280,7 @@ class MomentAccumulator(AccumulatorBase):
         """
         if self._sets is None or batch.encoded is None or batch.encoded.values is not None:
             return batch
-        sets = self._sets.find_set_numbers_and_new_sets(batch.encoded, batch.rows)
+        sets = self._sets.number_sets(batch.encoded, batch.rows)
         return batch._replace(encoded=batch.encoded._replace(sets=sets))
 
     def make_room_for_batch(self, batch: PlannedBatch) -> None:
@@ -379,17 +379,17 @@ class MomentAccumulator(AccumulatorBase):
             encoded = slice_encoded_rows(encoded, start, stop)
         if not isinstance(self._features, SparseSums):
             before = target_mean(self._targets, self._weight)
-        values = None if encoded is None else self._targets.add_and_return_centred_targets(encoded, row_weights)
+        values = None if encoded is None else self._targets.add_targets(encoded, row_weights)
 
         # Add the features of the rows, and the products of features and targets.
         if isinstance(self._features, SparseSums):
-            self._weight = self._features.add_and_return_total_weight(part_rows, row_weights, encoded, self._weight)
+            self._weight = self._features.add_total_weight(part_rows, row_weights, encoded, self._weight)
             # A fixed point is subtracted from continuous targets. Keep it near their mean.
-            self._features.move_target_reference_if_far(self._targets)
+            self._features.move_target_reference(self._targets)
         elif self._features is not None:
             total = float(np.add.reduce(row_weights))
             rows = None if encoded is None else TargetRows(encoded, batch.n_target_columns, before, values)
-            self._features.add_and_return_centred_rows(part_rows, row_weights, total, rows)
+            self._features.add_rows(part_rows, row_weights, total, rows)
             if self._classes is not None and encoded is not None and self.scatter == "exact":
                 # Only rows with a label belong to a class.
                 # Without `indptr`, every row has one label.

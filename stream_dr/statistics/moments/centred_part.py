@@ -87,7 +87,7 @@ class CentredPart(NamedTuple):
             raise field_error(self, "nonzero", "negative or infinite", "at least 0, or NaN")
 
     @property
-    def sum_of_squares_per_feature(self) -> np.ndarray:
+    def sums_of_squares(self) -> np.ndarray:
         """Sums of squared deviations of features from their means.
 
         The array is (features,) and read-only. For the values x of a feature, with weights w and

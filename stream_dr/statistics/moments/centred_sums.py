@@ -74,7 +74,7 @@ class CentredSums:
         self._nonzero = part.nonzero.copy()
 
     @property
-    def sum_of_squares_per_feature(self) -> np.ndarray:
+    def sums_of_squares(self) -> np.ndarray:
         """Sums of squared deviations of features from their means.
 
         The array is (features,) and read-only. For the values x of a feature, with weights w and
@@ -117,7 +117,7 @@ class CentredSums:
         self._scatter = pad_to_shape(self._scatter, (n_features, n_features)) if self.exact else self._scatter
         self._diagonal = self._diagonal if self.exact else pad_to_shape(self._diagonal, (n_features,))
 
-    def add_and_return_centred_rows(
+    def add_rows(
         self, X: Rows, weights: np.ndarray, added_weight: float, targets: "TargetRows | None" = None
     ) -> np.ndarray | None:
         """Add rows with their weights and targets.
@@ -145,16 +145,16 @@ class CentredSums:
                 return None
             X = pad_to_shape(X.toarray(), (X.shape[0], len(self.mean)))
         if X.shape[0] == 1:
-            return self._add_single_and_return_centred_row(X, weights, added_weight, targets)
-        return self._add_dense_and_return_centred_rows(X, weights, added_weight, targets)
+            return self._add_single(X, weights, added_weight, targets)
+        return self._add_dense(X, weights, added_weight, targets)
 
-    def _add_dense_and_return_centred_rows(
+    def _add_dense(
         self, X: np.ndarray, weights: np.ndarray, added_weight: float, targets: "TargetRows | None"
     ) -> np.ndarray:
         # `rows` gets the centred rows and, later, a last row that joins them to the earlier rows.
         # The last row is a factor times (mean of these rows − mean of the earlier rows).
         rows = np.empty((len(X) + 1, X.shape[1]))
-        mean, low = write_centred_rows_and_return_mean_parts(X, weights, added_weight, rows[:-1], self._nonzero)
+        mean, low = centre_rows(X, weights, added_weight, rows[:-1], self._nonzero)
         step, root = self._add_chunk_to_mean(mean, low, added_weight)
         np.multiply(step, root, out=rows[-1])
 
@@ -175,7 +175,7 @@ class CentredSums:
             self._scatter += rows.T @ rows
         return rows
 
-    def _add_single_and_return_centred_row(
+    def _add_single(
         self, X: np.ndarray, weights: np.ndarray, added_weight: float, targets: "TargetRows | None"
     ) -> np.ndarray:
         """Add a single row.
@@ -193,7 +193,7 @@ class CentredSums:
         if targets is not None and self._cross.shape[1]:
             self._cross += rows[1][:, None] * targets.rows(weights, added_weight, root)[1]
         if self.exact:
-            add_outer_product_to_lower(self._scatter, rows[1], 1.0)
+            add_outer_product(self._scatter, rows[1], 1.0)
         else:
             self._diagonal += rows[1] ** 2
         return rows
@@ -205,8 +205,8 @@ class CentredSums:
         step, root = self._add_chunk_to_mean(*add_to_double_double(shift, np.zeros_like(shift), rest), added_weight)
         shifted.data *= np.repeat(np.sqrt(weights), np.diff(shifted.indptr))
         add_sparse_products(*map(readonly_view, (shifted.indptr, shifted.indices, shifted.data)), self._scatter)
-        add_outer_product_to_lower(self._scatter, rest, -added_weight)
-        add_outer_product_to_lower(self._scatter, step, root**2)
+        add_outer_product(self._scatter, rest, -added_weight)
+        add_outer_product(self._scatter, step, root**2)
         if targets is not None and self._cross.shape[1]:
             own = targets.rows(weights, added_weight, root)
             self._cross += transposed @ own[:-1]
@@ -293,7 +293,7 @@ costs as much as computing it.
 """
 
 
-def write_centred_rows_and_return_mean_parts(
+def centre_rows(
     X: np.ndarray,
     weights: np.ndarray,
     total_weight: float,
@@ -332,7 +332,7 @@ def write_centred_rows_and_return_mean_parts(
     return add_to_double_double(point, np.zeros_like(point), step)
 
 
-def add_outer_product_to_lower(lower_scatter: np.ndarray, vector: np.ndarray, factor: float) -> None:
+def add_outer_product(lower_scatter: np.ndarray, vector: np.ndarray, factor: float) -> None:
     """Add factor · vector vectorᵀ to a matrix's lower triangle.
 
     lower_scatter: (features, features), changed in place.

@@ -168,4 +168,4 @@ class ClassScatterSums:
         """
         for j in np.unique(class_codes):
             own = np.flatnonzero(class_codes == j)
-            self._classes[j].add_and_return_centred_rows(X[own], weights[own], float(weights[own].sum()))
+            self._classes[j].add_rows(X[own], weights[own], float(weights[own].sum()))

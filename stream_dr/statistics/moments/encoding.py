@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.batch.targets import Targets, select_indptr_and_entry_indices
+from stream_dr.batch.targets import Targets, select_entries
 from stream_dr.errors import InvalidParameter
 from stream_dr.statistics.protocol import register_nested_state
 
@@ -195,5 +195,5 @@ def take_encoded_rows(encoded: EncodedTargets, row_indices: np.ndarray) -> Encod
     sets = None if encoded.sets is None else encoded.sets._replace(numbers=encoded.sets.numbers[row_indices])
     if encoded.indptr is None:
         return EncodedTargets(encoded.codes[row_indices], None, row_values, sets=sets)
-    indptr, places = select_indptr_and_entry_indices(encoded.indptr, row_indices)
+    indptr, places = select_entries(encoded.indptr, row_indices)
     return EncodedTargets(encoded.codes[places], indptr, row_values, sets=sets)

@@ -4,7 +4,7 @@ A label set is a distinct combination of labels that some row has. The estimator
 spectral learning) multiplies each row by a factor that is known only at the end of the stream
 [mathematics §3]. The factor depends only on the row's label set. So it is enough to store two sums
 for each label set: the total weight of its rows, and the sum of its rows times their weights. The
-factors are applied at the end (`LabelSets.centred_row_sums_times_factors`). The result is exact
+factors are applied at the end (`LabelSets.weighted_row_sums`). The result is exact
 after one pass.
 
 Each batch yields a matrix of sums. These matrices are stored in a list, the stack. If a new matrix
@@ -26,12 +26,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.batch.block import Rows
-from stream_dr.batch.sparse import csr_or_dense_fields, pad_with_zero_columns, rows_from_fields
+from stream_dr.batch.sparse import pad_with_zero_columns, rows_from_fields, stored_row_fields
 from stream_dr.checks import (
     ROW_COUNT_LIMIT,
-    check_csr_or_dense_rows,
     check_dtype_and_shapes,
     check_finite_arrays,
+    check_stored_rows,
     check_strictly_ascending,
     check_within,
     field_error,
@@ -79,7 +79,7 @@ class SetSums(NamedTuple):
         """
         if sp.issparse(sums):
             sums.sort_indices()
-        return cls(ascending_set_numbers, *csr_or_dense_fields(sums))
+        return cls(ascending_set_numbers, *stored_row_fields(sums))
 
     def sums(self, n_features: int) -> Rows:
         """Return the sums (sets, n_features) as a matrix, dense or CSR."""
@@ -166,9 +166,9 @@ class LabelSets(NamedTuple):
             check_within(part, 0, count, "numbers")
             check_strictly_ascending(part, "numbers")
             width = n_features if part.indices is not None else min(part.values.shape[-1], n_features)
-            check_csr_or_dense_rows(part, m, width)
+            check_stored_rows(part, m, width)
 
-    def centred_row_sums_times_factors(self, set_factors: Rows, mean: np.ndarray, mean_low: np.ndarray) -> np.ndarray:
+    def weighted_row_sums(self, set_factors: Rows, mean: np.ndarray, mean_low: np.ndarray) -> np.ndarray:
         """Return centred row sums, multiplied by factors of label sets.
 
         A label set is a distinct combination of labels. For each label set, the rows that have it
@@ -261,7 +261,7 @@ class LabelSetSums:
         """Return the sums so far as a LabelSets."""
         return LabelSets(tuple(self._numbers), self._weights, self._rows, self._shift, tuple(self._stack))
 
-    def find_set_numbers_and_new_sets(self, encoded: EncodedTargets, n_rows: int) -> RowSets:
+    def number_sets(self, encoded: EncodedTargets, n_rows: int) -> RowSets:
         """Find the index of each row's label set.
 
         A label set is a distinct combination of labels. Returns the index for each row, and the

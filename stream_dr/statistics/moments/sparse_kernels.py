@@ -92,7 +92,7 @@ def add_sparse_rows(
 
 
 @compiled()
-def add_sparse_rows_one_label(
+def add_rows_one_label(
     indptr: np.ndarray,
     indices: np.ndarray,
     values: np.ndarray,
@@ -138,7 +138,7 @@ def add_sparse_rows_one_label(
 
 
 @compiled()
-def add_sparse_rows_many_labels(
+def add_rows_many_labels(
     indptr: np.ndarray,
     indices: np.ndarray,
     values: np.ndarray,
@@ -190,7 +190,7 @@ def add_sparse_rows_many_labels(
 
 
 @compiled()
-def add_sparse_rows_continuous_targets(
+def add_rows_continuous_targets(
     indptr: np.ndarray,
     indices: np.ndarray,
     values: np.ndarray,

@@ -9,7 +9,7 @@ weights of their rows, and c the first of the nonzeros. The sums store
   mean of continuous targets, and zero for labels.
 
 From these, the mean and variance of a feature over all rows follow without a difference of two
-large numbers (`SparsePart.sum_of_squares_per_feature`, [mathematics §1]).
+large numbers (`SparsePart.sums_of_squares`, [mathematics §1]).
 
 Centring the rows would cost O(d k) a batch, for d features and k target columns. So the cross sums
 are centred only at the end (`SparsePart.centred`). This loses a factor |mean|/std of precision.
@@ -122,10 +122,10 @@ class SparsePart(NamedTuple):
         cross = np.outer(self.sums, target_mean_minus_reference)
         np.subtract(self.cross, cross, out=cross)
         nonzero = np.where(n > 0.0, np.nan, 0.0)
-        diagonal = self.sum_of_squares_per_feature(total_weight)
+        diagonal = self.sums_of_squares(total_weight)
         return CentredPart(False, total_weight, mean, low, diagonal, np.zeros((0, 0)), cross, nonzero)
 
-    def sum_of_squares_per_feature(self, total_weight: float) -> np.ndarray:
+    def sums_of_squares(self, total_weight: float) -> np.ndarray:
         """Return the scatter (features,) of each feature.
 
         The scatter is the weighted sum of squared deviations from the feature's mean over all
@@ -225,7 +225,7 @@ class SparseSums:
         self._records[:, HEAD:] *= factor
         head = self._records[:, :HEAD]
         offset, spread = nonzero_offsets_and_scatters(head)
-        head[:] = _nonzero_sums_about_their_mean(head[:, WEIGHT], head[:, POINT], offset, spread)
+        head[:] = _centred_nonzero_sums(head[:, WEIGHT], head[:, POINT], offset, spread)
 
     def grow(self, n_features: int, n_target_columns: int) -> None:
         """Make room for more features and more target columns.
@@ -247,7 +247,7 @@ class SparseSums:
         self.width = n_features
         self.columns = n_target_columns
 
-    def add_and_return_total_weight(
+    def add_total_weight(
         self, X: Rows, weights: np.ndarray, encoded: EncodedTargets | None, total_weight_before: float
     ) -> float:
         """Add rows and their targets.
@@ -266,14 +266,14 @@ class SparseSums:
             return float(sparse_kernels.add_sparse_rows(*rows, *sums))
         if encoded.values is not None:
             targets = encoded.values - self.reference
-            return float(sparse_kernels.add_sparse_rows_continuous_targets(*rows, targets, *sums))
+            return float(sparse_kernels.add_rows_continuous_targets(*rows, targets, *sums))
         if encoded.indptr is None:
-            return float(sparse_kernels.add_sparse_rows_one_label(*rows, encoded.codes, *sums))
+            return float(sparse_kernels.add_rows_one_label(*rows, encoded.codes, *sums))
         scale = weights if encoded.row_values is None else weights * encoded.row_values
         labels = (readonly_view(encoded.indptr), readonly_view(encoded.codes), readonly_view(scale))
-        return float(sparse_kernels.add_sparse_rows_many_labels(*rows, *labels, *sums))
+        return float(sparse_kernels.add_rows_many_labels(*rows, *labels, *sums))
 
-    def move_target_reference_if_far(self, sums_of_targets: TargetSums) -> None:
+    def move_target_reference(self, sums_of_targets: TargetSums) -> None:
         """Move `reference` to the targets' mean if far away.
 
         `reference` is the point that is subtracted from continuous targets before their products
@@ -286,14 +286,14 @@ class SparseSums:
         if sums_of_targets.labelled or values.weight == 0.0:
             return
         offset = values.mean - self.reference
-        if np.any(offset**2 * values.weight > FAR**2 * values.sum_of_squares_per_feature) and np.any(offset != 0.0):
+        if np.any(offset**2 * values.weight > FAR**2 * values.sums_of_squares) and np.any(offset != 0.0):
             end = HEAD + self.columns
             sums = self._records[:, WEIGHT] * self._records[:, POINT] + self._records[:, SUM]
             self._records[:, HEAD:end] -= np.outer(sums, offset)
             self.reference = values.mean.copy()
 
 
-def _nonzero_sums_about_their_mean(
+def _centred_nonzero_sums(
     weights: np.ndarray, subtracted_numbers: np.ndarray, mean_offsets: np.ndarray, nonzero_scatters: np.ndarray
 ) -> np.ndarray:
     """Return the sums of each feature's nonzeros about their mean.
@@ -364,7 +364,7 @@ def add_or_subtract_features(first_sums: np.ndarray, second_sums: np.ndarray, si
 
     # Copy the sums of a feature that has nonzeros in only one of the two sets of rows.
     # Copied sums do not change by rounding.
-    out = _nonzero_sums_about_their_mean(n, first_sums[:, POINT], offset, spread)
+    out = _centred_nonzero_sums(n, first_sums[:, POINT], offset, spread)
     out[n == 0.0] = 0.0
     out[second_sums[:, WEIGHT] == 0.0] = first_sums[second_sums[:, WEIGHT] == 0.0]
     if sign > 0.0:

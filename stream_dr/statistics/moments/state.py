@@ -214,7 +214,7 @@ class MomentState(NamedTuple):
         scatter of every target, and the weight of all rows. The error is at most 1e-6, because an
         unlearn that would cause a larger error raises PrecisionLost.
         """
-        return self.largest.rounding_error_from_unlearning(current_value_of_each_sum(self))
+        return self.largest.rounding_error_from_unlearning(current_sums(self))
 
     def merge(self, other: "MomentState") -> "MomentState":
         """Return the state of all rows of `self` and `other`.
@@ -233,7 +233,7 @@ class MomentState(NamedTuple):
 
         # Let the rows of `self` decay, because the rows of `other` came later.
         # Then give `self` the scale of `other`, because stored sums are divided by a scale.
-        _check_same_features_and_targets(self, other)
+        _check_mergeable(self, other)
         a, b = align_states_together(scale_state(self, self.scale * self.decay**other.clock / other.scale), other)
         return a._replace(
             rows=a.rows + b.rows,
@@ -243,7 +243,7 @@ class MomentState(NamedTuple):
             scale=other.scale,
             weight=a.weight + b.weight,
             largest=a.largest.join(b.largest),
-            **add_or_subtract_aligned_sums(a, b, 1.0)._asdict(),
+            **combine_aligned_sums(a, b, 1.0)._asdict(),
         )
 
     def centred(self) -> Centred:
@@ -260,7 +260,7 @@ class MomentState(NamedTuple):
         mean_y = target_mean(targets, self.weight)
         cyy = targets.scatter(self.weight)
 
-        diagonal = s * part.sum_of_squares_per_feature if self.scatter != "none" else None
+        diagonal = s * part.sums_of_squares if self.scatter != "none" else None
         scatter = s * part.scatter if part.exact and self.scatter == "exact" else None
         label_weights = s * targets.label_weights if targets.labelled else np.zeros(self.n_target_columns)
         return Centred(
@@ -277,7 +277,7 @@ class MomentState(NamedTuple):
             EPS * s * float(self.largest.features.sum()),
         )
 
-    def centred_set_sums_times_factors(self, set_factors: Rows) -> np.ndarray:
+    def weighted_set_sums(self, set_factors: Rows) -> np.ndarray:
         """Return centred row sums, multiplied by factors of label sets.
 
         A label set is a distinct combination of labels. For each label set, the rows that have it
@@ -289,7 +289,7 @@ class MomentState(NamedTuple):
         """
         assert isinstance(self.label_sets, LabelSets)
         part = centred_features(self)
-        return self.scale * self.label_sets.centred_row_sums_times_factors(set_factors, part.mean, part.low)
+        return self.scale * self.label_sets.weighted_row_sums(set_factors, part.mean, part.low)
 
 
 def empty_state(
@@ -306,9 +306,9 @@ def empty_state(
     return MomentState(encoding, scatter, decay, *counts, Absent(), targets, classes, sets)
 
 
-def empty_state_with_same_parameters(state: MomentState) -> MomentState:
+def empty_like(state: MomentState) -> MomentState:
     """Return a MomentState of no rows with the parameters of another state."""
-    return empty_state(state.encoding, state.scatter, state.decay, *_stores_label_sets_and_class_scatter(state))
+    return empty_state(state.encoding, state.scatter, state.decay, *_optional_parts(state))
 
 
 def centred_features(state: MomentState) -> CentredPart:
@@ -327,7 +327,7 @@ def centred_features(state: MomentState) -> CentredPart:
     return empty_centred_part(0, state.n_target_columns, whole_scatter=False) if isinstance(part, Absent) else part
 
 
-def current_value_of_each_sum(state: MomentState) -> Largest:
+def current_sums(state: MomentState) -> Largest:
     """Return the present value of each sum of the state.
 
     The sums are the total weight, the scatter of each feature, and the weight or scatter of each
@@ -338,12 +338,10 @@ def current_value_of_each_sum(state: MomentState) -> Largest:
     targets = state.targets
     scatter = np.zeros(state.n_features)
     if state.scatter != "none" and isinstance(part, SparsePart):
-        scatter = part.sum_of_squares_per_feature(state.weight)
+        scatter = part.sums_of_squares(state.weight)
     elif state.scatter != "none" and isinstance(part, CentredPart):
-        scatter = part.sum_of_squares_per_feature
-    return Largest(
-        state.weight, scatter, targets.label_weights if targets.labelled else targets.values.sum_of_squares_per_feature
-    )
+        scatter = part.sums_of_squares
+    return Largest(state.weight, scatter, targets.label_weights if targets.labelled else targets.values.sums_of_squares)
 
 
 def moment_bytes(
@@ -369,7 +367,7 @@ def moment_bytes(
     return 8 * (numbers + (k * (d * d + 2 * d + 1) if class_scatter and whole_scatter else 0))
 
 
-def _stores_label_sets_and_class_scatter(state: MomentState) -> tuple[bool, bool]:
+def _optional_parts(state: MomentState) -> tuple[bool, bool]:
     """Return whether a state stores sums of label sets, and scatter matrices of classes."""
     return not isinstance(state.label_sets, Absent), not isinstance(state.class_scatter, Absent)
 
@@ -383,7 +381,7 @@ def check_stored_optional_sums(state: MomentState, encoding: Encoding, label_set
     label_sets: True if the estimator needs sums for each distinct set of labels.
     class_scatter: True if the estimator needs a scatter matrix for each class.
     """
-    if state.encoding != encoding or _stores_label_sets_and_class_scatter(state) != (label_sets, class_scatter):
+    if state.encoding != encoding or _optional_parts(state) != (label_sets, class_scatter):
         raise InvalidParameter(
             "what was learned does not hold what these parameters need: they were changed after the first row. "
             "Call fit with the rows again, or set the parameters back."
@@ -401,7 +399,7 @@ def check_same_parameters(first_state: MomentState, second_state: MomentState) -
         theirs = getattr(second_state, name)
         if mine != theirs and not (name == "scatter" and "auto" in (mine, theirs)):
             raise CannotMerge(f"states of {name} {mine!r} and {theirs!r} do not fit: learn both with the same {name}.")
-    if _stores_label_sets_and_class_scatter(first_state) != _stores_label_sets_and_class_scatter(second_state):
+    if _optional_parts(first_state) != _optional_parts(second_state):
         raise CannotMerge("only one of the states keeps class scatter or label sets: learn both the same way.")
 
 
@@ -470,7 +468,7 @@ class JoinedSums(NamedTuple):
     label_sets: LabelSets | Absent
 
 
-def add_or_subtract_aligned_sums(first_state: MomentState, second_state: MomentState, sign: float) -> JoinedSums:
+def combine_aligned_sums(first_state: MomentState, second_state: MomentState, sign: float) -> JoinedSums:
     """Add the sums of two states, or subtract them.
 
     first_state, second_state: states with the same features and labels. Both store sums about the
@@ -500,7 +498,7 @@ def add_or_subtract_aligned_sums(first_state: MomentState, second_state: MomentS
     return JoinedSums(features, targets, classes, sets)
 
 
-def _check_same_features_and_targets(first_state: MomentState, second_state: MomentState) -> None:
+def _check_mergeable(first_state: MomentState, second_state: MomentState) -> None:
     """Raise CannotMerge unless two states' rows and targets fit together.
 
     Checks the number of features, the kind of targets, the number of target columns and the type

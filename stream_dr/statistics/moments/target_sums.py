@@ -172,7 +172,7 @@ class TargetSums:
         if many_labels_per_row:
             self.gram = pad_to_shape(self.gram, (n_labels, n_labels))
 
-    def add_and_return_centred_targets(self, encoded: EncodedTargets, scaled_weights: np.ndarray) -> np.ndarray | None:
+    def add_targets(self, encoded: EncodedTargets, scaled_weights: np.ndarray) -> np.ndarray | None:
         """Add the targets of rows.
 
         Returns None for labels. For continuous targets, returns an array (rows + 1, target
@@ -187,7 +187,7 @@ class TargetSums:
             stored sums.
         """
         if encoded.values is not None:
-            return self.values.add_and_return_centred_rows(encoded.values, scaled_weights, float(scaled_weights.sum()))
+            return self.values.add_rows(encoded.values, scaled_weights, float(scaled_weights.sum()))
 
         # Without a Gram matrix, every row has at most one label, whose target column is 1.
         # Then `added` is both the weight of each label's rows and the weighted sum of its column.

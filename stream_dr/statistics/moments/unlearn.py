@@ -32,11 +32,11 @@ from stream_dr.statistics.moments.sparse_sums import POINT, SQUARES, WEIGHT, Spa
 from stream_dr.statistics.moments.state import (
     JoinedSums,
     MomentState,
-    add_or_subtract_aligned_sums,
     align_states_together,
     centred_features,
-    current_value_of_each_sum,
-    empty_state_with_same_parameters,
+    combine_aligned_sums,
+    current_sums,
+    empty_like,
 )
 
 TOLERANCE = 1e-9
@@ -78,7 +78,7 @@ def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> M
     # Check that no more weight is removed than was learned.
     # `largest` holds the largest value of each sum so far, which bounds the rounding errors.
     # If a feature is constant up to rounding errors, its scatter counts as 0.
-    now = current_value_of_each_sum(a)
+    now = current_sums(a)
     bound = _constant_scatter_bound(a)
     largest = a.largest.join(now._replace(features=np.where(now.features > bound, now.features, 0.0)))
     noise = ROUNDING * largest.weight
@@ -86,14 +86,14 @@ def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> M
     _check_rows_are_contained(a, b, noise)
 
     if rows == 0:
-        return empty_state_with_same_parameters(state_of_all)._replace(rows_skipped=skipped)
+        return empty_like(state_of_all)._replace(rows_skipped=skipped)
 
     # Subtract the sums, and check that enough of their digits are right.
-    sums = add_or_subtract_aligned_sums(a, b, -1.0)
+    sums = combine_aligned_sums(a, b, -1.0)
     _check_scatter_not_negative(sums, largest, bound)
-    parts = _with_rounding_errors_set_to_zero(sums)._asdict()
+    parts = _clear_rounding_errors(sums)._asdict()
     out = a._replace(rows=rows, rows_skipped=skipped, weight=a.weight - b.weight, **parts)
-    out = out._replace(largest=_zero_largest_of_empty_sums(largest, out))
+    out = out._replace(largest=_zero_empty_sums(largest, out))
     if not out.unlearn_relative_error <= MOST_LOST:
         raise PrecisionLost(
             f"the {rows} rows that would remain are too small beside those taken out, or too alike, in weight, a column or "
@@ -115,7 +115,7 @@ def _constant_scatter_bound(state: MomentState) -> np.ndarray:
     return np.asarray((8 * EPS) ** 2 * state.weight * centred_features(state).mean ** 2)
 
 
-def _zero_largest_of_empty_sums(largest: Largest, state: MomentState) -> Largest:
+def _zero_empty_sums(largest: Largest, state: MomentState) -> Largest:
     """Set the largest value of empty sums to 0.
 
     `largest` holds the largest value that each sum has had. A sum of a feature or target is empty
@@ -136,7 +136,7 @@ def _zero_largest_of_empty_sums(largest: Largest, state: MomentState) -> Largest
     return largest._replace(features=features, targets=targets)
 
 
-def _with_rounding_errors_set_to_zero(remaining_sums: JoinedSums) -> JoinedSums:
+def _clear_rounding_errors(remaining_sums: JoinedSums) -> JoinedSums:
     """Remove rounding errors from sums after rows were removed.
 
     Negative scatter becomes 0. The sums of labels without remaining rows become exactly 0, and so
@@ -165,13 +165,13 @@ def _check_scatter_not_negative(remaining_sums: JoinedSums, largest: Largest, ro
     """
     features = remaining_sums.features
     values = remaining_sums.targets.values
-    scatter = features.features[:, SQUARES] if isinstance(features, SparsePart) else features.sum_of_squares_per_feature
+    scatter = features.features[:, SQUARES] if isinstance(features, SparsePart) else features.sums_of_squares
     least = -TOLERANCE * largest.features - rounding_bound
     target_bound = (8 * EPS) ** 2 * values.weight * values.mean**2
     target_least = -TOLERANCE * largest.targets[: len(values.mean)] - target_bound
     for remaining, bound, what in (
         (scatter, least, "column"),
-        (values.sum_of_squares_per_feature, target_least, "target"),
+        (values.sums_of_squares, target_least, "target"),
     ):
         for j in np.flatnonzero(remaining < bound)[:1]:
             raise CannotUnlearn(

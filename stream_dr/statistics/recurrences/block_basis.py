@@ -161,9 +161,7 @@ class BasisState(NamedTuple):
         return (means if self.shift is None else means + self.shift[:, None]) / self.unit
 
 
-def normalised_long_columns_and_lengths(
-    vectors: np.ndarray, min_relative_length: float
-) -> tuple[np.ndarray, np.ndarray]:
+def normalise_long_columns(vectors: np.ndarray, min_relative_length: float) -> tuple[np.ndarray, np.ndarray]:
     """Scale vectors to unit length, without very short vectors.
 
     Returns the scaled vectors as columns, and the lengths that they had before. A vector is

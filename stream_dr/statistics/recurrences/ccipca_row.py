@@ -42,7 +42,7 @@ from stream_dr.statistics.recurrences.row_products import (
     add_vector_from_residual,
     mirror_gram_row,
     old_and_new_weight,
-    write_products_of_row_and_vectors,
+    write_row_products,
 )
 
 
@@ -59,11 +59,11 @@ def learn_ccipca_row(
     # The residual, of squared length `remaining`, is the row itself, or the row minus the mean.
     size, centred = products.shape[0], counts.shape[0] > 0
     weights[:] = 0.0
-    write_products_of_row_and_vectors(table, products, live, residual)
+    write_row_products(table, products, live, residual)
     remaining, noise = squared, RESOLVED * squared
     if centred:
         noise += RESOLVED * table[p, p]
-        remaining = update_mean_and_centre_products(products, squared, row, table, counts, live, p, residual)
+        remaining = centre_row_products(products, squared, row, table, counts, live, p, residual)
     first, share, smallest, ended = remaining, 1.0, remaining, False
     old, new = old_and_new_weight(row, amnesic)
     for i in range(live):
@@ -126,7 +126,7 @@ def update_mean_squared_length(variance: np.ndarray, remaining: float, row: int,
 
 
 @compiled(fastmath=FAST, forceinline=True)
-def update_mean_and_centre_products(
+def centre_row_products(
     products: np.ndarray,
     squared: float,
     row: int,

@@ -38,8 +38,8 @@ from stream_dr.statistics.recurrences.row_products import (
     TOO_LONG,
     WORN,
     add_block_to_basis,
-    add_products_of_earlier_rows,
-    add_sparse_row_to_basis,
+    add_row_to_basis,
+    correct_products,
     needs_basis_refresh,
     update_squared_lengths,
     write_block_products,
@@ -92,7 +92,7 @@ def learn_sparse_rows(
             update_mean_squared_length(variance, remaining, row, unit, amnesic)
 
         # Add multiples of row t, given by `weights`, to the basis columns.
-        add_sparse_row_to_basis(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
+        add_row_to_basis(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
         update_squared_lengths(lengths[0], products, weights, squared)
         if worst > LOST or needs_basis_refresh(table, lengths[0], counts, p, live, row, turned, 64, deflated):
             return t + 1, live, WORN
@@ -132,7 +132,7 @@ def learn_dense_rows(
             if inner[t, t] > HUGE:
                 why = TOO_LONG
                 break
-            add_products_of_earlier_rows(products, inner, weights, t)
+            correct_products(products, inner, weights, t)
             x, q, squared = products[t], weights[t], inner[t, t]
             if variance is None:
                 if labels is not None:

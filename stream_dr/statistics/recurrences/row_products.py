@@ -2,7 +2,7 @@
 
 The vectors of both methods are stored as a product of basis columns D (features, k) and small
 coefficients (block_basis.py). Each sparse row x is used twice. `write_sparse_row_products`
-computes the inner products of x with the columns of D, and `add_sparse_row_to_basis` adds
+computes the inner products of x with the columns of D, and `add_row_to_basis` adds
 multiples of x to the columns. The two functions use only the nonzeros of x, so a sparse row costs
 O(nonzeros · k).
 
@@ -79,7 +79,7 @@ def write_sparse_row_products(
 
 
 @compiled(fastmath=FAST, forceinline=True)
-def add_sparse_row_to_basis(
+def add_row_to_basis(
     indices: np.ndarray,
     values: np.ndarray,
     first_entry: int,
@@ -187,7 +187,7 @@ def add_block_to_basis(
 
 
 @compiled(fastmath=FAST, forceinline=True)
-def add_products_of_earlier_rows(
+def correct_products(
     basis_products: np.ndarray, row_gram: np.ndarray, update_coefficients: np.ndarray, row_in_block: int
 ) -> None:
     """Correct a row's inner products for earlier rows of its block.
@@ -299,7 +299,7 @@ def old_and_new_weight(row: int, amnesic: float) -> tuple[float, float]:
 
 
 @compiled(fastmath=FAST, forceinline=True)
-def write_products_of_row_and_vectors(
+def write_row_products(
     gram_and_mixing: np.ndarray, basis_products: np.ndarray, n_vectors: int, vector_products: np.ndarray
 ) -> None:
     """Write the inner products of a row with the vectors.

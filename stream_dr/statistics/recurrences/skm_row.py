@@ -48,7 +48,7 @@ from stream_dr.statistics.recurrences.row_products import (
     add_vector_from_residual,
     mirror_gram_row,
     old_and_new_weight,
-    write_products_of_row_and_vectors,
+    write_row_products,
 )
 
 
@@ -65,7 +65,7 @@ def learn_skm_row(
     size, c = products.shape[0], counts.shape[0]
     inner, shares, part, pull, turned = space[: c + 1], space[c + 1], space[c + 2], space[c + 3], space[c + 4]
     weights[:] = 0.0
-    update_mean_and_working_vectors(products, squared, label, table, counts, live, p, working, shares, inner)
+    update_class_mean(products, squared, label, table, counts, live, p, working, shares, inner)
     first, worst, ended, smallest = squared, 1.0, False, squared
     for i in range(live):
         length, keep = table[i, i], 1.0
@@ -191,7 +191,7 @@ def measure_updated_vector(
 
 
 @compiled(fastmath=FAST, forceinline=True)
-def update_mean_and_working_vectors(
+def update_class_mean(
     products: np.ndarray,
     squared: float,
     label: int,
@@ -216,7 +216,7 @@ def update_mean_and_working_vectors(
     # Also compute the row's inner products with the class means before this row.
     size, c = products.shape[0], counts.shape[0]
     u, mean = working[0], p + label
-    write_products_of_row_and_vectors(table, products, live, u)
+    write_row_products(table, products, live, u)
     for k in range(c):
         u[p + k] = products[p + k] / max(counts[k], 1.0)
 

@@ -14,7 +14,7 @@ from stream_dr import ESTIMATORS, errors
 from stream_dr.adapters.river import (
     RiverSupervisedTransformer,
     RiverTransformer,
-    river_target_as_label_or_list,
+    parse_river_target,
     to_river,
 )
 from stream_dr.estimators.fitting.stream_learner import new_fitted_state
@@ -36,7 +36,7 @@ def test_one_row_and_many_rows_agree_with_the_estimator(key: str) -> None:
         many.learn_many(part, pd.Series(y[at : at + 20])) if many.supervised else many.learn_many(part)
     plain.partial_fit(
         many._data_frame_to_rows(X, add_new_names=False),
-        [river_target_as_label_or_list(v) for v in y] if many.supervised else None,
+        [parse_river_target(v) for v in y] if many.supervised else None,
     )
     expected = plain.transform(many._data_frame_to_rows(X, add_new_names=False))
     projected = many.transform_many(X)

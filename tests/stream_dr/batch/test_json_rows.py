@@ -8,7 +8,7 @@ import pytest
 
 import stream_dr
 from stream_dr import errors
-from stream_dr.batch.json_rows import block_from_json, json_from_block, refuse_too_many_missing_values
+from stream_dr.batch.json_rows import block_from_json, json_from_block, refuse_missing_values
 
 
 def sparse(indices, values):
@@ -170,7 +170,7 @@ def test_float32_rows_become_the_doubles_they_equal():
 def test_what_rows_lack_is_not_made(rows, more):
     tracemalloc.start()
     with pytest.raises(errors.LimitExceeded, match=r"take the room of \d+ values, and \d+ are given.*send fewer rows"):
-        refuse_too_many_missing_values({"rows": rows, **more})
+        refuse_missing_values({"rows": rows, **more})
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8 << 20
@@ -178,5 +178,5 @@ def test_what_rows_lack_is_not_made(rows, more):
 
 def test_a_table_of_which_much_is_missing_is_read():
     rows = [{f"k{i % 100}": "a", "n": 1} for i in range(1_000)]
-    refuse_too_many_missing_values({"rows": rows})
+    refuse_missing_values({"rows": rows})
     assert block_from_json({"rows": rows}).X.shape == (1_000, 101)

@@ -149,11 +149,11 @@ def test_an_id_is_proposed_by_which_a_person_s_rows_are_unlearned(
     with Directory(d) as directory:
         (model,) = directory.models.values()
         assert "customer_id" not in (directory.schema.names or ())
-        directory.append([unlearn_draft(directory.history.removal_of_events_and_ids((), [17]))])
+        directory.append([unlearn_draft(directory.history.parse_named_removal((), [17]))])
         backfill(directory, [model], directory.position)
         assert (model.position, model.rows) == (directory.position, 897)
         with pytest.raises(InvalidParameter, match="17"):
-            directory.history.removal_of_events_and_ids((), [17])
+            directory.history.parse_named_removal((), [17])
 
 
 @pytest.mark.parametrize(

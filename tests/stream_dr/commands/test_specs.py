@@ -9,7 +9,7 @@ import typer
 from stream_dr import random_fourier
 from stream_dr.batch.block import Block
 from stream_dr.batch.matrix import read_table
-from stream_dr.commands.specs import add_missing_maps_and_lda_ridge, format_spec, parse_model_spec, parse_model_specs
+from stream_dr.commands.specs import complete_specs, format_spec, parse_model_spec, parse_model_specs
 from stream_dr.errors import InvalidParameter
 
 
@@ -51,18 +51,12 @@ TEXT = {"map": "text", "column": "b"}
 def test_options_of_a_table_belong_to_the_map_that_is_named_alone():
     table = {"map": "table", "hash": ["a"]}
     by_name = {"feature_map": {"map": "table"}}
-    assert add_missing_maps_and_lda_ridge([("m", "pca", {})], NUMBERS, TEXT, table) == [
-        ("m", "pca", {"feature_map": TEXT})
-    ]
-    assert add_missing_maps_and_lda_ridge([("m", "pca", by_name)], NUMBERS, TEXT, table) == [
-        ("m", "pca", {"feature_map": table})
-    ]
-    assert add_missing_maps_and_lda_ridge([("m", "m.safetensors", {})], NUMBERS, table, table) == [
-        ("m", "m.safetensors", {})
-    ]
+    assert complete_specs([("m", "pca", {})], NUMBERS, TEXT, table) == [("m", "pca", {"feature_map": TEXT})]
+    assert complete_specs([("m", "pca", by_name)], NUMBERS, TEXT, table) == [("m", "pca", {"feature_map": table})]
+    assert complete_specs([("m", "m.safetensors", {})], NUMBERS, table, table) == [("m", "m.safetensors", {})]
     for spec in (None, {"map": "text"}, {"map": "table", "impute": 0.0}):
         given = {"feature_map": spec}
-        assert add_missing_maps_and_lda_ridge([("m", "pca", given)], NUMBERS, table, table) == [("m", "pca", given)]
+        assert complete_specs([("m", "pca", given)], NUMBERS, table, table) == [("m", "pca", given)]
 
 
 @pytest.mark.parametrize(
@@ -79,9 +73,7 @@ def test_options_of_a_table_belong_to_the_map_that_is_named_alone():
 )
 def test_lda_of_words_has_a_ridge_that_is_said(rows, key, given, feature_map, ridge, capsys):
     params = {"feature_map": feature_map} | given | ridge
-    assert add_missing_maps_and_lda_ridge([("m", key, given)], rows, feature_map, {"map": "table"}) == [
-        ("m", key, params)
-    ]
+    assert complete_specs([("m", key, given)], rows, feature_map, {"map": "table"}) == [("m", key, params)]
     told = format_spec("m", key, given | ridge)
     assert (f"--model {told}" in capsys.readouterr().err) == bool(ridge)
 

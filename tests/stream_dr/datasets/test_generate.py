@@ -10,7 +10,7 @@ from stream_dr.datasets.generate import (
     TOP_SHARES,
     TOPICS,
     WIDTH,
-    build_word_and_topic_tables,
+    build_vocabulary,
     generate_rcv1_like,
     write_rcv1_like_shards,
 )
@@ -54,7 +54,7 @@ def test_topics_have_their_shares_and_their_ancestors(blocks):
     assert 3.1 < np.mean([len(row) for row in labels]) < 3.4
     assert {topic for row in labels for topic in row} == set(TOPICS)
     assert len(set(TOPICS)) == 103
-    above = build_word_and_topic_tables().ancestors
+    above = build_vocabulary().ancestors
     names = {topic: {TOPICS[j] for j in above[i] if j >= 0} for i, topic in enumerate(TOPICS)}
     assert names["C1511"] == {"C1511", "C151", "C15", "CCAT"}
     assert names["GPOL"] == {"GPOL", "GCAT"}

@@ -128,7 +128,7 @@ def test_what_was_unlearned_is_not_in_a_backup(tmp_path: Path) -> None:
             backfill(directory, [directory.model("m")], directory.position)
             write_snapshot_if_needed(directory.model("m"), directory.model("m").freeze(), directory.path)
         with failpoints_armed("log.erased=raise"), pytest.raises(FailpointReached):
-            directory.retention.erase_unlearned_rows_outside_snapshots()  # it is noted, still, that it is to be overwritten
+            directory.retention.erase_unlearned_rows()  # it is noted, still, that it is to be overwritten
         backup(tmp_path / "d", tmp_path / "copy")
     left = b"".join(file.read_bytes() for file in (tmp_path / "copy" / "log").iterdir())
     assert b"person-04" in left

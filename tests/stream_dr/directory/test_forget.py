@@ -17,7 +17,7 @@ from tests.support.batches import dense, opened, put
 
 
 def unlearn(directory: Directory, positions: tuple[int, ...] = (), ids: tuple[str, ...] = ()) -> None:
-    directory.append([unlearn_draft(directory.history.removal_of_events_and_ids(positions, ids))])
+    directory.append([unlearn_draft(directory.history.parse_named_removal(positions, ids))])
 
 
 def settled(directory: Directory) -> None:
@@ -36,7 +36,7 @@ def left(directory: Directory) -> dict[int, list[str]]:
 
 def numbers(directory: Directory) -> list[int]:
     """The numbers that the rows of the first event have."""
-    found = Decoder(directory.path).decode_rows_with_row_numbers(directory.log.read(-1, 0)[0], directory.schema)
+    found = Decoder(directory.path).decode_numbered_rows(directory.log.read(-1, 0)[0], directory.schema)
     assert found is not None
     return [int(number) for number in found[1]]
 
@@ -51,16 +51,16 @@ def test_bytes_leave_the_disk_when_every_snapshot_is_past_them(tmp_path: Path) -
             put(directory, dense(seed, ids=[f"person-{seed}-{i:02d}" for i in range(20)]))
         unlearn(directory, (1,), ("person-2-05", "person-2-07"))
         expected = left(directory)
-        assert directory.retention.erase_unlearned_rows_outside_snapshots() == 0
+        assert directory.retention.erase_unlearned_rows() == 0
         settled(directory)
         assert on_disk(tmp_path, b"person-2-05")
-        assert directory.retention.erase_unlearned_rows_outside_snapshots() == 2
-        assert directory.retention.erase_unlearned_rows_outside_snapshots() == 0
+        assert directory.retention.erase_unlearned_rows() == 2
+        assert directory.retention.erase_unlearned_rows() == 0
         assert left(directory) == expected
         unlearn(directory, (), ("person-2-00", "person-2-09"))
         assert left(directory)[2] == [i for i in expected[2] if i not in ("person-2-00", "person-2-09")]
         settled(directory)
-        assert directory.retention.erase_unlearned_rows_outside_snapshots() == 1
+        assert directory.retention.erase_unlearned_rows() == 1
         assert len(left(directory)[2]) == 16
         assert directory.model("m").rows == 4 * 20 - 20 - 4 + 4 * 20
         late, _ = directory.add_model("late", "class_means", {})
@@ -81,9 +81,9 @@ def test_a_model_without_a_snapshot_keeps_everything(tmp_path: Path) -> None:
         unlearn(directory, (0,))
         settled(directory)
         directory.add_model("new", "class_means", {})
-        assert directory.retention.erase_unlearned_rows_outside_snapshots() == 0
+        assert directory.retention.erase_unlearned_rows() == 0
         directory.remove_model("new")
-        assert directory.retention.erase_unlearned_rows_outside_snapshots() == 1
+        assert directory.retention.erase_unlearned_rows() == 1
 
 
 def test_what_a_body_says_about_rows_taken_out_counts_only_once_it_was_written_anew(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_what_a_body_says_about_rows_taken_out_counts_only_once_it_was_written_a
         assert numbers(directory) == list(range(20))
         directory.append([unlearn_draft({0: [3]})])
         settled(directory)
-        assert directory.retention.erase_unlearned_rows_outside_snapshots() == 1
+        assert directory.retention.erase_unlearned_rows() == 1
         assert numbers(directory) == [i for i in range(20) if i != 3]
         directory.log.verify()
 
@@ -103,15 +103,15 @@ def test_an_unlearning_that_is_done_is_not_looked_at_again(tmp_path: Path, monke
         put(directory, dense(0), dense(1), dense(2))
         unlearn(directory, (0,))
         settled(directory)
-        assert directory.retention.erase_unlearned_rows_outside_snapshots() == 1
+        assert directory.retention.erase_unlearned_rows() == 1
         unlearn(directory, (1,))
         settled(directory)
         read, looked_at = directory.log.read, []
         monkeypatch.setattr(directory.log, "read", lambda *a: looked_at.append(a) or read(*a))
-        assert directory.retention.erase_unlearned_rows_outside_snapshots() == 1
+        assert directory.retention.erase_unlearned_rows() == 1
         assert looked_at == [(0, 1)]
     with opened(tmp_path) as directory:
-        assert directory.retention.erase_unlearned_rows_outside_snapshots() == 0
+        assert directory.retention.erase_unlearned_rows() == 0
 
 
 def test_a_refine_has_its_rows_until_it_ends(tmp_path: Path) -> None:
@@ -126,9 +126,9 @@ def test_a_refine_has_its_rows_until_it_ends(tmp_path: Path) -> None:
             if not written and "residual" in facts:
                 unlearn(directory, (1,))
                 settled(directory)
-                written.append(directory.retention.erase_unlearned_rows_outside_snapshots())
+                written.append(directory.retention.erase_unlearned_rows())
 
         assert refine_frozen_and_publish(directory, model, model.freeze(), 1e-9, 3, told) is None
         assert model.published is None
         assert written == [0]
-        assert directory.retention.erase_unlearned_rows_outside_snapshots() == 1
+        assert directory.retention.erase_unlearned_rows() == 1

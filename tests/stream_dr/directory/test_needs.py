@@ -26,7 +26,7 @@ def fill(directory: Directory, seeds: range) -> None:
 
 
 def unlearned(directory: Directory, *positions: int) -> int:
-    directory.append([unlearn_draft(directory.history.removal_of_events_and_ids(positions, ()))])
+    directory.append([unlearn_draft(directory.history.parse_named_removal(positions, ()))])
     return directory.position
 
 
@@ -64,7 +64,7 @@ def test_a_model_made_while_rows_are_forgotten_does_not_keep_them(tmp_path: Path
             return found
 
         monkeypatch.setattr(directory.log, "read_events_of_kind", made_in_between)
-        assert directory.retention.erase_unlearned_rows_outside_snapshots() == 0
+        assert directory.retention.erase_unlearned_rows() == 0
         up(directory, "late")
         assert rows_of(directory, "late") == rows_of(directory, "old") == 160
         for _ in range(2):
@@ -72,7 +72,7 @@ def test_a_model_made_while_rows_are_forgotten_does_not_keep_them(tmp_path: Path
             put(directory, dense(30))
             up(directory, "late", "old")
         kept(directory, "late")
-        assert directory.retention.erase_unlearned_rows_outside_snapshots() == 4
+        assert directory.retention.erase_unlearned_rows() == 4
 
 
 @pytest.mark.parametrize("key", ["class_means", "ccipca"])
@@ -87,7 +87,7 @@ def test_nothing_that_a_rebuild_for_a_pending_unlearning_reads_is_dropped(tmp_pa
         kept(directory, "a")
         assert directory.retention.oldest_snapshot_position() == 19 < taken
         assert directory.retention.first_needed_position() == 0
-        directory.retention.drop_unneeded_events_and_count(20)
+        directory.retention.drop_unneeded_events(20)
         assert directory.log.first == 0
     with Directory(tmp_path, limits=directory.limits) as again:
         assert again.model("b").position == 19
@@ -98,20 +98,20 @@ def test_nothing_that_a_rebuild_for_a_pending_unlearning_reads_is_dropped(tmp_pa
             put(again, dense(70))
             up(again, "a", "b")
             kept(again, "a", "b")
-        again.retention.drop_unneeded_events_and_count(20)
+        again.retention.drop_unneeded_events(20)
         assert again.log.first > 19
 
 
 def test_an_unlearning_of_what_was_dropped_meanwhile_is_refused(tmp_path: Path) -> None:
     with opened(tmp_path, m=("class_means", {})) as directory:
         fill(directory, range(30))
-        late = unlearn_draft(directory.history.removal_of_events_and_ids((2,), ()))
+        late = unlearn_draft(directory.history.parse_named_removal((2,), ()))
         up(directory, "m")
         kept(directory, "m")
         put(directory, dense(31))
         up(directory, "m")
         kept(directory, "m")
-        assert directory.retention.drop_unneeded_events_and_count(20) > 0
+        assert directory.retention.drop_unneeded_events(20) > 0
         (answer,) = directory.append([late])
         assert isinstance(answer, errors.HistoryGone)
         put(directory, dense(32))
@@ -124,7 +124,7 @@ def test_unlearn_events_are_read_while_others_are_dropped(tmp_path: Path) -> Non
         fill(directory, range(200))
         last = unlearned(directory, 199)
         with Directory(tmp_path, writable=False) as reader, ThreadPoolExecutor(1) as pool:
-            dropping = pool.submit(directory.log.drop_events_before_and_count, 190)
+            dropping = pool.submit(directory.log.drop_events_before, 190)
             while not dropping.done():
                 assert [event.position for event in reader.log.read_events_of_kind("unlearn", last + 1)] == [last]
                 assert [event.position for event in directory.log.read_events_of_kind("unlearn", last + 1)] == [last]
@@ -191,7 +191,7 @@ def test_a_reader_opens_what_is_shortened_meanwhile(tmp_path: Path, monkeypatch:
                 put(directory, dense(40))
                 up(directory, "m")
                 kept(directory, "m")
-            assert directory.retention.drop_unneeded_events_and_count(20) > 0
+            assert directory.retention.drop_unneeded_events(20) > 0
             return found
 
         monkeypatch.setattr(directory_module.ModelTable, "entries", then_dropped)
@@ -205,7 +205,7 @@ def test_what_a_model_that_is_tried_again_would_need_is_refused_too(tmp_path: Pa
             fill(directory, seeds)
             up(directory, "c")
             kept(directory, "c")
-        assert directory.retention.drop_unneeded_events_and_count(20) > 0
+        assert directory.retention.drop_unneeded_events(20) > 0
         directory.model("c").mark_failed_by_error(25, errors.SourceMissing("for the test"))
         with pytest.raises(errors.HistoryGone, match="rebuilt"):
-            directory.history.removal_of_events_and_ids([24], ())
+            directory.history.parse_named_removal([24], ())

@@ -27,7 +27,7 @@ def test_a_replay_and_a_refine_leave_records_and_their_damage_costs_nothing(tmp_
     assert records.read() == found
     records.path.write_bytes(b"damaged" * 1_000)
     assert records.read() == []
-    assert records.last_scores_by_model_id() == {}
+    assert records.newest_scores() == {}
     assert inspect(tmp_path / "D") == before
     records.add("progress", position=1)
     records.add("progress", position=2)

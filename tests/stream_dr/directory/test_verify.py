@@ -140,7 +140,7 @@ def test_every_flipped_byte_of_the_model_table_is_found_or_changes_nothing(fille
     reading = ModelTable(filled / "d", writable=False)
 
     def everything() -> tuple[Any, ...]:
-        return reading.entries(), reading.target_passes_of_unfinished_replay("data"), reading.has_unfinished_replay()
+        return reading.entries(), reading.unfinished_target_passes("data"), reading.has_unfinished_replay()
 
     whole, good, chance, found = everything(), path.read_bytes(), random.Random(1), 0
     for at in chance.sample([i for i, byte in enumerate(good) if byte or i < 100], 400):

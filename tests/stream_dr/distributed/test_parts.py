@@ -5,7 +5,7 @@ import pytest
 
 from stream_dr.batch.block import Block
 from stream_dr.batch.targets import class_targets, continuous_targets, multilabel_targets
-from stream_dr.distributed.parts import row_with_target_or_first
+from stream_dr.distributed.parts import representative_row
 from tests.support.batches import dense, sparse
 
 
@@ -24,7 +24,7 @@ from tests.support.batches import dense, sparse
     ids=lambda block: "",
 )
 def test_an_outline_has_the_width_and_all_labels(block: Block) -> None:
-    shown = row_with_target_or_first(block)
+    shown = representative_row(block)
     assert (shown.rows, shown.features, shown.names) == (1, block.features, block.names)
     assert shown.width_stated == block.width_stated
     assert (shown.y is None) == (block.y is None)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from stream_dr.batch.schema import Schema
 from stream_dr.directory.draft import Reference
 from stream_dr.distributed import parts as planning
-from stream_dr.distributed.parts import TaskPlan, divide_into_tasks_of_minimum_size
+from stream_dr.distributed.parts import TaskPlan, divide_into_tasks
 from stream_dr.models.entry import Spec
 from stream_dr.models.limits import Limits
 
@@ -18,7 +18,7 @@ def batches(*rows: int, sha256: str = "a" * 64) -> list[Reference]:
 def plan(tasks: int, sha256: str = "a" * 64, **params: float) -> TaskPlan:
     references = batches(*[60_000] * tasks, sha256=sha256)
     return TaskPlan(
-        divide_into_tasks_of_minimum_size(((r, 1.0) for r in references), 0),
+        divide_into_tasks(((r, 1.0) for r in references), 0),
         (Spec("lda", params),),
         (),
         Schema(),
@@ -30,7 +30,7 @@ def plan(tasks: int, sha256: str = "a" * 64, **params: float) -> TaskPlan:
 @given(st.lists(st.integers(1, 40_000), max_size=60), st.integers(0, 1_000_000))
 def test_tasks_are_whole_consecutive_batches_and_hold_enough(rows: list[int], state_bytes: int) -> None:
     references = batches(*rows)
-    tasks = divide_into_tasks_of_minimum_size([(r, 100.0 * r.rows) for r in references], state_bytes)
+    tasks = divide_into_tasks([(r, 100.0 * r.rows) for r in references], state_bytes)
     assert [r for task in tasks for r in task.references] == references
     for task in tasks[:-1]:
         assert task.rows >= planning.MIN_TASK_ROWS

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 
 from stream_dr import CCA, HSL, LDA, OPLS, PLSDA, errors, polynomial
 from stream_dr.estimators import make
-from stream_dr.estimators.fitting.folds import merge_all_folds_but_one
-from stream_dr.estimators.fitting.mapping import mapped_state_of_all_folds
+from stream_dr.estimators.fitting.folds import leave_one_fold_out
+from stream_dr.estimators.fitting.mapping import merged_mapped_state
 from stream_dr.estimators.fitting.two_stage_method import RELATIVE_RIDGES
 from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.uncertainty import CrossValidation
@@ -155,7 +155,7 @@ def test_folds_of_sparse_rows_of_different_widths() -> None:
 
 def test_mapped_rows_are_cross_validated_by_their_inner_states() -> None:
     estimator = LDA(feature_map=polynomial(2))
-    parts = [mapped_state_of_all_folds(state) for state in fold_states(estimator, X, CLASSES, FOLD)]
+    parts = [merged_mapped_state(state) for state in fold_states(estimator, X, CLASSES, FOLD)]
     path = estimator.cross_validate(parts)
     products = np.array([[a * b for i, a in enumerate(row) for b in row[i:]] for row in X])
     assert parts[0].n_features in (D + products.shape[1], 1 + D + products.shape[1])
@@ -166,7 +166,7 @@ def test_mapped_rows_are_cross_validated_by_their_inner_states() -> None:
 def test_others_of_each_fold(folds: int) -> None:
     fold = np.arange(N) % folds
     parts = [LDA().fit(X[fold == f], CLASSES[fold == f]).state_ for f in range(folds)]
-    rest = list(merge_all_folds_but_one(parts))
+    rest = list(leave_one_fold_out(parts))
     assert [state.rows for state in rest] == [N - part.rows for part in parts]
     for f, state in enumerate(rest):
         if folds == 1:
@@ -176,7 +176,7 @@ def test_others_of_each_fold(folds: int) -> None:
         order = [got.labels.index(label) for label in expected.labels]
         np.testing.assert_allclose(got.scatter, expected.scatter, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(got.cross[:, order], expected.cross, rtol=1e-9, atol=1e-9)
-    assert list(merge_all_folds_but_one([])) == []
+    assert list(leave_one_fold_out([])) == []
 
 
 def test_one_standard_error_takes_the_largest_ridge_that_is_about_as_good() -> None:

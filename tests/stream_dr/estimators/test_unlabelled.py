@@ -11,7 +11,7 @@ from stream_dr import SKM, WMV, errors, load
 from stream_dr.batch.block import Block
 from stream_dr.batch.targets import class_targets
 from stream_dr.estimators import make
-from stream_dr.running.advance import ParsedEvent, apply_event_unless_rebuild_refused
+from stream_dr.running.advance import ParsedEvent, apply_event_or_rebuild
 from tests.naive import criteria
 from tests.stream_dr.estimators.closed_form_cases import CASES, rows, same_eigenpairs
 from tests.support.batches import opened, put
@@ -189,7 +189,7 @@ def test_a_model_of_a_directory_learns_them(tmp_path: Path) -> None:
     with opened(tmp_path, m=("wmv", {"unlabelled": "use"})) as directory:
         model = directory.model("m")
         for position, block in zip(put(directory, *blocks), blocks, strict=True):
-            apply_event_unless_rebuild_refused(model, ParsedEvent(position, block), directory)
+            apply_event_or_rebuild(model, ParsedEvent(position, block), directory)
         published = model.publish(model.freeze())
     expected = WMV(unlabelled="use").partial_fit(X[:40]).partial_fit(X[40:], labels[40:])
     np.testing.assert_allclose(published.projection.eigenvalues, expected.eigenvalues_)

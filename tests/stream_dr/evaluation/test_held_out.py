@@ -1,4 +1,4 @@
-"""learn_refine_and_score_held_out: what the same rows score when they are split, learned and refined by hand."""
+"""score_before_after_refine: what the same rows score when they are split, learned and refined by hand."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from sklearn.metrics import r2_score
 import stream_dr
 from stream_dr.batch.parsing import parse_targets
 from stream_dr.batch.rows import RepeatableBatches
-from stream_dr.evaluation.scores import learn_refine_and_score_held_out
+from stream_dr.evaluation.scores import score_before_after_refine
 
 RNG = np.random.default_rng(7)
 X = sp.csr_matrix(4 * RNG.normal(size=(300, 3)) @ RNG.normal(size=(3, 40)) + RNG.normal(size=(300, 40)))
@@ -44,7 +44,7 @@ def test_scores_are_those_of_a_split_by_hand(kind: str) -> None:
     expected = make(**params).fit(X[~TENTH], rest)
     diagonal = score(expected)
     expected.refine((X[~TENTH], rest), tol=1e-6, max_passes=50)
-    found = learn_refine_and_score_held_out(make(**params), source(y, kind), tol=1e-6, max_passes=50)
+    found = score_before_after_refine(make(**params), source(y, kind), tol=1e-6, max_passes=50)
     np.testing.assert_allclose(found, [diagonal, score(expected)], atol=1e-6)
     assert found[0] != found[1]
 
@@ -52,7 +52,7 @@ def test_scores_are_those_of_a_split_by_hand(kind: str) -> None:
 def test_without_a_held_out_row_there_is_no_score() -> None:
     y = ["a", "b"]
     few = RepeatableBatches([stream_dr.Block(X[:2], parse_targets(y, 2, ("class",), "auto", None))])
-    assert np.isnan(learn_refine_and_score_held_out(stream_dr.LDA(gamma=1.0, scatter="diagonal"), few, 1e-3, 5)).all()
+    assert np.isnan(score_before_after_refine(stream_dr.LDA(gamma=1.0, scatter="diagonal"), few, 1e-3, 5)).all()
 
 
 def test_labels_that_take_turns_are_all_held_out() -> None:
@@ -60,5 +60,5 @@ def test_labels_that_take_turns_are_all_held_out() -> None:
     means = 9 * np.eye(10, 40)[np.arange(300) % 10]
     rows = sp.csr_matrix(means + RNG.normal(size=(300, 40)))
     batches = RepeatableBatches([stream_dr.Block(rows, parse_targets(labels, 300, ("class",), "class", None))])
-    before, _ = learn_refine_and_score_held_out(stream_dr.LDA(gamma=1.0, scatter="diagonal"), batches, 1e-3, 5)
+    before, _ = score_before_after_refine(stream_dr.LDA(gamma=1.0, scatter="diagonal"), batches, 1e-3, 5)
     assert before == 1.0

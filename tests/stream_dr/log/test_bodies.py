@@ -6,12 +6,12 @@ import pytest
 
 from stream_dr import errors
 from stream_dr.failpoints import FailpointReached, failpoints_armed
-from stream_dr.log.bodies import BEGIN, BodyReader, create_or_overwrite_body_file
+from stream_dr.log.bodies import BEGIN, BodyReader, create_body_file
 
 
 @pytest.fixture
 def file(tmp_path):
-    return create_or_overwrite_body_file(tmp_path / "00.bodies")
+    return create_body_file(tmp_path / "00.bodies")
 
 
 def read(file, *ranges):
@@ -60,7 +60,7 @@ def test_erased_ranges_are_zeros_and_nothing_else_is(file, size):
 
 
 def test_foreign_damaged_and_missing_are_told_apart(file, tmp_path):
-    other = create_or_overwrite_body_file(tmp_path / "01.bodies")
+    other = create_body_file(tmp_path / "01.bodies")
     good = file.path.read_bytes()
     for content, error, words in (
         (other.path.read_bytes(), errors.ForeignFile, "another log"),

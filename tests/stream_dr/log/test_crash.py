@@ -103,7 +103,7 @@ def test_a_really_full_disk(tmp_path):
             assert 10 < last < 50
             (small / "reserve").unlink()
             assert [e.position for e in log.read(-1, limit=1000)] == list(range(last + 1))
-            log.drop_events_before_and_count(last)
+            log.drop_events_before(last)
             assert log.append(drafts(last + 1, 1, size=90_000)) == [last + 1]
         with Log(small / "log") as log:
             assert log.last == last + 1
@@ -130,7 +130,7 @@ def test_killed_at_every_write_nothing_acknowledged_is_lost(folder, place, lasts
         "for p in range(45):\n"
         "    event = draft('rows', b'%d' % p, 1, key=f'k{p}', schema=str(p))._replace(ids=id_hashes([p]))\n"
         "    print(log.append([event])[-1], flush=True)\n"
-        "log.drop_events_before_and_count(35)"
+        "log.drop_events_before(35)"
     )
     done = killed(code, place, folder)
     assert done.returncode == -9, done.stderr
@@ -141,7 +141,7 @@ def test_killed_at_every_write_nothing_acknowledged_is_lost(folder, place, lasts
         assert [int(e.body) for e in log.read(log.first - 1)] == list(range(log.first, log.last + 1))
         assert [log.find_key(f"k{p}").position for p in range(log.last + 1)] == list(range(log.last + 1))
         assert log.schema_changes() == [str(p) for p in range(log.last + 1)]
-        assert [log.positions_that_may_have_ids(id_hashes([p])) for p in range(log.first, log.last + 2)] == [
+        assert [log.positions_with_ids(id_hashes([p])) for p in range(log.first, log.last + 2)] == [
             *([p] for p in range(log.first, log.last + 1)),
             [],
         ]

@@ -132,7 +132,7 @@ def test_a_log_that_a_kill_left_opens_whatever_became_of_the_note_of_its_end(fol
     elif head == "cut":
         note.write_bytes(whole[:5])
     elif head == "of before":
-        HeadFile(copy, writable=True).try_to_write_acknowledged_position(1)
+        HeadFile(copy, writable=True).try_write_acknowledged(1)
     elif head == "garbled":
         note.write_bytes(bytes(reversed(whole)))
     with Log(copy) as log:

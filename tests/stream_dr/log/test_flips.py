@@ -45,12 +45,12 @@ def everything(path):
     """All that a log says."""
     with Log(path, writable=False) as log:
         found = (log.last, log.first, log.rows_appended, log.read(-1, limit=1000), log.schema_changes())
-        keys = [(log.find_key(key), log.positions_that_may_have_ids(id_hashes([key]))) for key in KEPT]
+        keys = [(log.find_key(key), log.positions_with_ids(id_hashes([key]))) for key in KEPT]
         return (
             *found,
             keys,
             log.read_events_of_kind("unlearn", 99),
-            log.first_position_of_newest_rows(10),
+            log.position_before_newest(10),
             log.verify(),
         )
 

@@ -23,11 +23,11 @@ def test_ids_of_events_of_any_size(folder, sizes):
             appended(log, [*names, "everywhere"])
             at |= dict.fromkeys(names, log.last)
         for name in chance.sample(list(at), min(len(at), 50)):
-            assert at[name] in log.positions_that_may_have_ids(id_hashes([name]))
+            assert at[name] in log.positions_with_ids(id_hashes([name]))
         some = chance.sample(list(at), min(len(at), 200))
-        assert log.positions_that_may_have_ids(id_hashes(some)) == sorted({at[name] for name in some})
-        assert log.positions_that_may_have_ids(id_hashes(["everywhere"])) == list(range(log.last + 1))
-        assert log.positions_that_may_have_ids(id_hashes(["nobody"])) == []
+        assert log.positions_with_ids(id_hashes(some)) == sorted({at[name] for name in some})
+        assert log.positions_with_ids(id_hashes(["everywhere"])) == list(range(log.last + 1))
+        assert log.positions_with_ids(id_hashes(["nobody"])) == []
         log.verify()
 
 
@@ -35,8 +35,8 @@ def test_what_was_dropped_is_not_found(folder):
     with Log(folder) as log:
         for first in range(0, 100_000, 500):
             appended(log, range(first, first + 500))
-        log.drop_events_before_and_count(150)
-        assert log.positions_that_may_have_ids(id_hashes([0, 74_999, 75_000, 99_999])) == [150, 199]
+        log.drop_events_before(150)
+        assert log.positions_with_ids(id_hashes([0, 74_999, 75_000, 99_999])) == [150, 199]
     with Log(folder) as log:
-        assert log.positions_that_may_have_ids(id_hashes([0, 74_999, 75_000, 99_999])) == [150, 199]
+        assert log.positions_with_ids(id_hashes([0, 74_999, 75_000, 99_999])) == [150, 199]
         log.verify()

@@ -30,7 +30,7 @@ def test_the_last_keys_by_count_remain_and_references_for_ever(folder, group):
             log.append(keyed(*keys[at : at + group]))
         for _ in range(2):
             assert found(log, keys) == [key for key in keys if key not in plain[:-7]]
-            log.drop_events_before_and_count(55)
+            log.drop_events_before(55)
     with Log(folder, max_keys=7) as log:
         assert found(log, keys) == [key for key in keys if key not in plain[:-7]]
         assert log.find_key("reference:abc:0:1").position == 0
@@ -84,7 +84,7 @@ def test_a_key_that_is_missing_is_told_by_verify_also_when_its_event_was_dropped
     with Log(folder, max_keys=20) as log:
         for p in range(40):
             log.append([draft("reference", b"x", 1, key=f"k{p}")] + [draft("reference", b"x", 1, key="k39")] * (p % 3))
-        log.drop_events_before_and_count(log.last - 3)
+        log.drop_events_before(log.last - 3)
         log.verify()
     with closing(sqlite3.connect(folder / "index.sqlite")) as index, index:
         assert index.execute("DELETE FROM keys WHERE key = ?", (key,)).rowcount == 1

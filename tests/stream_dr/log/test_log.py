@@ -97,7 +97,7 @@ def test_schema_changes_outlive_their_events(folder):
         for start in range(51, 91, 5):
             log.append(drafts(start, 5))
         log.append([draft("rows", b"y", 1, schema='{"n": 2}')])
-        assert log.drop_events_before_and_count(log.last) > 0
+        assert log.drop_events_before(log.last) > 0
         assert log.first > 50
         assert log.schema_changes() == ['{"n": 1}', '{"n": 2}']
     with Log(folder) as log:
@@ -107,14 +107,14 @@ def test_schema_changes_outlive_their_events(folder):
 def test_what_was_dropped_is_said_and_the_rest_stays(folder):
     with filled(folder) as log:
         assert len(bodies(folder)) == 5
-        assert log.drop_events_before_and_count(0) == 0
-        assert log.drop_events_before_and_count(19) == 19
+        assert log.drop_events_before(0) == 0
+        assert log.drop_events_before(19) == 19
         assert (log.first, log.last, log.rows_appended) == (19, 49, 150)
         assert [e.position for e in log.read(18, limit=1000)] == list(range(19, 50))
         with pytest.raises(errors.HistoryGone, match=r"0 … 18 were dropped; the log begins at 19"):
             log.read(-1)
         assert [int(path.stem) for path in bodies(folder)] == [10, 20, 30, 40]
-        assert log.drop_events_before_and_count(10**9) == 30
+        assert log.drop_events_before(10**9) == 30
         assert (log.first, log.last, log.rows_appended) == (49, 49, 150)
         assert log.find_key("k3").position == 3
         log.verify()
@@ -127,12 +127,12 @@ def test_what_was_dropped_is_said_and_the_rest_stays(folder):
 
 def test_what_begins_later_is_read_no_more_although_it_is_still_there(folder):
     with filled(folder) as log:
-        assert log.hide_events_before_and_return_first(30) == 30
+        assert log.hide_events_before(30) == 30
         assert (log.first, log.read(29, limit=1)[0].position) == (30, 30)
         assert [e.position for e in log.read_events_of_kind("rows", 40)] == list(range(30, 40))
         with pytest.raises(errors.HistoryGone):
             log.read(28)
-        assert log.hide_events_before_and_return_first(10) == 30
+        assert log.hide_events_before(10) == 30
         with pytest.raises(errors.InsufficientStorage), failpoints_armed("log.before_commit=enospc"):
             log.append(drafts(50, 1))
         assert log.append(drafts(50, 1)) == [50]
@@ -152,7 +152,7 @@ def test_unlearn_events_are_found_and_count_no_rows(folder):
 
 def test_holding_is_where_the_last_rows_begin(folder):
     with filled(folder) as log:
-        assert [log.first_position_of_newest_rows(rows) for rows in (0, 1, 30, 31, 60, 149, 151, 10**9)] == [
+        assert [log.position_before_newest(rows) for rows in (0, 1, 30, 31, 60, 149, 151, 10**9)] == [
             50,
             49,
             40,
@@ -163,5 +163,5 @@ def test_holding_is_where_the_last_rows_begin(folder):
             0,
         ]
         log.rewrite(45, b"", 0)
-        log.drop_events_before_and_count(20)
-        assert [log.first_position_of_newest_rows(rows) for rows in (30, 10**9)] == [40, 20]
+        log.drop_events_before(20)
+        assert [log.position_before_newest(rows) for rows in (30, 10**9)] == [40, 20]

@@ -72,7 +72,7 @@ def test_a_read_only_log_follows_the_writer(folder):
         assert (reader.last, reader.first, reader.rows_appended) == (49, 0, 150)
         log.append(drafts(50, 10))
         assert (reader.last, reader.rows_appended) == (59, 180)
-        log.drop_events_before_and_count(30)
+        log.drop_events_before(30)
         assert reader.first == 30
         assert [e.position for e in reader.read(44, limit=1000)] == list(range(45, 60))
         assert reader.find_key("k45").position == 45
@@ -102,7 +102,7 @@ def test_a_reader_in_another_process_follows_a_writer_that_rolls_and_drops(folde
             reader.stdout.readline()
             for start in range(3, 600, 3):
                 log.append(drafts(start, 3))
-                log.drop_events_before_and_count(log.last - 150)
+                log.drop_events_before(log.last - 150)
             assert reader.wait(60) == 0
 
 
@@ -127,7 +127,7 @@ def test_however_long_the_log_is_few_files_stay_open(folder, writable):
     with filled(folder, 200) as log:
         assert descriptors() - before < 12
     with Log(folder, writable=writable) as log:
-        assert log.first_position_of_newest_rows(100) > 0
+        assert log.position_before_newest(100) > 0
         assert log.read_events_of_kind("unlearn", 200) == log.read_undamaged_events("unlearn") == []
         assert [len(log.read(at, limit=5)) for at in range(-1, 195, 5)] == [5] * 40
         log.verify()

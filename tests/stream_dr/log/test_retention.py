@@ -51,7 +51,7 @@ def watched(log, drop):
 def test_dropping_much_holds_nobody_up_and_gives_the_space_back(folder):
     with large(folder) as log:
         before = (folder / "index.sqlite").stat().st_size
-        found = watched(log, lambda: log.drop_events_before_and_count(EVENTS * 9 // 10))
+        found = watched(log, lambda: log.drop_events_before(EVENTS * 9 // 10))
         print(found)
         assert before > EVENTS * SIZE
         assert found["wal"] < ALLOWED["wal"]
@@ -69,14 +69,14 @@ def test_killed_while_dropping_the_rest_is_whole_and_dropped_later(folder, times
         "log = Log(sys.argv[1], max_file_bytes=300_000)\n"
         "for p in range(400):\n"
         "    log.append([draft('rows', b'%3d' % p * (30_000 if p % 4 == 0 else 300), 1, key=f'k{p}', schema=str(p))])\n"
-        "log.drop_events_before_and_count(350)"
+        "log.drop_events_before(350)"
     )
     assert killed(code, f"log.drop=kill@{times}", folder).returncode == -9
     with Log(folder, max_file_bytes=300_000) as log:
         assert log.first == 64 * (times - 1)
         assert [int(e.body[:3]) for e in log.read(log.first - 1, limit=1000)] == list(range(log.first, 400))
         log.verify()
-        assert log.drop_events_before_and_count(350) == 350 - 64 * (times - 1)
+        assert log.drop_events_before(350) == 350 - 64 * (times - 1)
         assert log.first == 350
         assert len(bodies(folder)) < 10
         assert (log.rows_appended, log.find_key("k3").position, len(log.schema_changes())) == (400, 3, 400)
@@ -86,7 +86,7 @@ def test_killed_while_dropping_the_rest_is_whole_and_dropped_later(folder, times
 def test_a_log_that_is_closed_drops_no_more(folder):
     with Log(folder) as log:
         log.append(drafts(0, 500))
-        log.hide_events_before_and_return_first(400)
-    assert log.drop_events_before_and_count(400) == 0
+        log.hide_events_before(400)
+    assert log.drop_events_before(400) == 0
     with Log(folder) as log:
         assert log.first == 0

@@ -15,7 +15,7 @@ from stream_dr.estimators import ESTIMATORS
 from stream_dr.models.model import Model
 from stream_dr.models.snapshot import snapshot_folder, snapshots_newest_first, state_sha256, write_snapshot_if_needed
 from stream_dr.projection import linear_part_or_none
-from stream_dr.running.advance import ParsedEvent, apply_event_unless_rebuild_refused
+from stream_dr.running.advance import ParsedEvent, apply_event_or_rebuild
 from tests.support.batches import SMALL, dense, opened, put
 
 KEYS = sorted(ESTIMATORS)
@@ -26,7 +26,7 @@ def learn(directory: Directory, model: Model, *seeds: int) -> None:
     for seed in seeds:
         block = dense(seed)
         (position,) = put(directory, block)
-        apply_event_unless_rebuild_refused(model, ParsedEvent(position, block), directory)
+        apply_event_or_rebuild(model, ParsedEvent(position, block), directory)
     assert model.failure is None
 
 

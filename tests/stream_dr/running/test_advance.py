@@ -11,7 +11,7 @@ from stream_dr.batch.json_rows import block_from_json
 from stream_dr.errors import InsufficientStorage, SourceMissing
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.models.snapshot import state_sha256
-from stream_dr.running.advance import ParsedEvent, apply_event_unless_rebuild_refused, apply_events_to_models, backfill
+from stream_dr.running.advance import ParsedEvent, apply_event_or_rebuild, apply_events_to_models, backfill
 from tests.support.batches import dense, opened, put
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {"lda": ("lda", {}), "pca": ("ccipca", {}), "cm": ("class_means", {})}
@@ -43,7 +43,7 @@ def test_an_event_is_applied_once(tmp_path: Path) -> None:
     with opened(tmp_path, cm=("class_means", {})) as directory:
         model = directory.model("cm")
         for step in (*steps(3), *steps(3)):
-            apply_event_unless_rebuild_refused(model, step, directory)
+            apply_event_or_rebuild(model, step, directory)
         assert model.rows == 60
 
 
@@ -65,7 +65,7 @@ def test_a_model_that_raises_is_failed_for_good_and_the_others_go_on(tmp_path: P
     with opened(tmp_path) as directory:
         model = directory.model("lda")
         assert (model.status, model.failure) == ("failed", failure)
-        apply_event_unless_rebuild_refused(model, steps(1)[0], directory)
+        apply_event_or_rebuild(model, steps(1)[0], directory)
         assert model.rows == 0
 
 
@@ -73,7 +73,7 @@ def test_a_model_that_raises_is_failed_for_good_and_the_others_go_on(tmp_path: P
 def test_what_surroundings_lack_fails_a_model_only_until_the_restart(tmp_path: Path, error: Exception) -> None:
     with opened(tmp_path, cm=("class_means", {})) as directory:
         put(directory, dense(0))
-        apply_event_unless_rebuild_refused(directory.model("cm"), ParsedEvent(0, error=error), directory)
+        apply_event_or_rebuild(directory.model("cm"), ParsedEvent(0, error=error), directory)
         assert directory.model("cm").status == "failed"
     with opened(tmp_path) as directory:
         assert directory.model("cm").status == "catching_up"

@@ -9,7 +9,7 @@ import pytest
 from stream_dr import hashing, nystroem, random_fourier
 from stream_dr.models.model import Model
 from stream_dr.models.snapshot import state_sha256, write_snapshot_if_needed
-from stream_dr.running.advance import ParsedEvent, apply_event_unless_rebuild_refused
+from stream_dr.running.advance import ParsedEvent, apply_event_or_rebuild
 from stream_dr.running.query import export_projection, transform
 from tests.support.batches import dense, opened, put
 
@@ -30,7 +30,7 @@ def learn(directory: Any, model: Model, *seeds: int) -> None:
     for seed in seeds:
         block = dense(seed)
         (position,) = put(directory, block)
-        apply_event_unless_rebuild_refused(model, ParsedEvent(position, block), directory)
+        apply_event_or_rebuild(model, ParsedEvent(position, block), directory)
     assert model.failure is None
 
 
@@ -55,7 +55,7 @@ def test_a_model_comes_back_with_its_state_and_its_published_projection(name: st
         again = export_projection(model)
         assert again.metadata == told.metadata
         assert {n: a.tobytes() for n, a in again.arrays.items()} == {n: a.tobytes() for n, a in told.arrays.items()}
-        apply_event_unless_rebuild_refused(model, ParsedEvent(2, dense(2)), directory)
+        apply_event_or_rebuild(model, ParsedEvent(2, dense(2)), directory)
         assert state_sha256(model.accumulator.freeze()) == straight
 
 

@@ -12,7 +12,7 @@ from sklearn.neighbors import NearestCentroid
 
 from stream_dr import LDA, OPLS, Block
 from stream_dr.batch.targets import class_targets, continuous_targets, multilabel_targets
-from stream_dr.running.advance import ParsedEvent, apply_event_unless_rebuild_refused
+from stream_dr.running.advance import ParsedEvent, apply_event_or_rebuild
 from stream_dr.running.live_scores import TestThenTrain
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.running.running import Running, RunSettings
@@ -47,7 +47,7 @@ def test_scores_are_those_of_the_nearest_class_mean_of_the_rows_before(tmp_path:
             previous = y
             step = ParsedEvent(position, block)
             tests.test([model], [step])
-            apply_event_unless_rebuild_refused(model, step, directory)
+            apply_event_or_rebuild(model, step, directory)
             model.publish(model.freeze())
     found = tests.scores(model)
     confusion = found["confusion"]
@@ -88,7 +88,7 @@ def test_unlearned_rows_leave_scores_and_several_labels_are_tested(tmp_path: Pat
         model = directory.model("opls")
         for position, block in enumerate(blocks):
             tests.test([model], [ParsedEvent(position, block)])
-            apply_event_unless_rebuild_refused(model, ParsedEvent(position, block), directory)
+            apply_event_or_rebuild(model, ParsedEvent(position, block), directory)
             model.publish(model.freeze())
     before = tests.scores(model)["tested"]
     labelled = [int((np.diff(block.y.indptr) > 0).sum()) for block in blocks]
@@ -110,7 +110,7 @@ def test_a_replay_tests_by_solutions_of_its_own_and_scores_outlive_the_process(t
             lda = directory.model("lda")
             assert lda.published_version == 1
             states.append(lda.freeze().state.centred())
-            told = directory.records.last_scores_by_model_id()
+            told = directory.records.newest_scores()
             assert told.keys() == ({lda.id} if test else set())  # what solving lle costs is not known before
     assert np.array_equal(states[0].cross, states[1].cross)  # tests change nothing that is learned
     assert np.array_equal(states[0].scatter, states[1].scatter)
@@ -131,7 +131,7 @@ def test_a_replay_tests_by_solutions_of_its_own_and_scores_outlive_the_process(t
     assert now["tested"] == sum(now["confusion"]["rows"]) == 240
     assert now["curve"][: len(told[lda.id]["curve"])] == told[lda.id]["curve"]
     with opened(tmp_path / "True") as directory:
-        assert directory.records.last_scores_by_model_id()[lda.id] == json.loads(json.dumps(now))
+        assert directory.records.newest_scores()[lda.id] == json.loads(json.dumps(now))
 
 
 def random_halves(rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -188,7 +188,7 @@ def test_the_halves_of_the_first_event_are_both_known_to_the_second(rows: int, t
         right = tested = 0
         for position, block in enumerate(blocks):
             tests.test([model], [ParsedEvent(position, block)])
-            apply_event_unless_rebuild_refused(model, ParsedEvent(position, block), directory)
+            apply_event_or_rebuild(model, ParsedEvent(position, block), directory)
     (X, y), (Z, z) = ((block.X, np.array(block.y.targets_by_row())) for block in blocks)
     half, other = random_halves(rows)
     all_rows = np.arange(rows)
@@ -215,13 +215,13 @@ def test_an_event_is_tested_once_though_a_model_comes_back_to_it(tmp_path: Path)
             for position, block in enumerate(blocks):
                 event = ParsedEvent(position, block)
                 tests.test([first], [event])
-                apply_event_unless_rebuild_refused(first, event, directory)
+                apply_event_or_rebuild(first, event, directory)
                 first.publish(first.freeze())
                 if comes_back and position == 3:
                     for again, earlier in enumerate(blocks[:4]):
                         erased = ParsedEvent(again, earlier.take(np.arange(5, earlier.rows)), gone=range(5))
                         tests.test([first, second], [erased])
-                        apply_event_unless_rebuild_refused(second, erased, directory)
+                        apply_event_or_rebuild(second, erased, directory)
                         second.publish(second.freeze())
             scores.append(tests.scores(first) | {"tested_at": None})
             assert tests.scores(second) == {}
@@ -240,7 +240,7 @@ def test_unlearned_rows_leave_scores_of_an_event_that_had_lost_rows_before(tmp_p
             if position == 3:
                 event = ParsedEvent(position, block.take(np.arange(8, 20)), gone=range(8))
             tests.test([model], [event])
-            apply_event_unless_rebuild_refused(model, event, directory)
+            apply_event_or_rebuild(model, event, directory)
             model.publish(model.freeze())
     assert tests.scores(model)["tested"] == 20 + 12
     tests.test([model], [ParsedEvent(4, removal={3: list(range(8, 18))})])
@@ -280,7 +280,7 @@ def test_models_are_compared_on_rows_that_all_were_tested_on(tmp_path: Path) -> 
             models = list(directory.models.values())
             tests.test(models, [ParsedEvent(position, block)])
             for model in models:
-                apply_event_unless_rebuild_refused(model, ParsedEvent(position, block), directory)
+                apply_event_or_rebuild(model, ParsedEvent(position, block), directory)
                 model.publish(model.freeze())
             tested.append([tests.scores(model).get("tested", 0) for model in models])
     # A new model counts once it was tested on 200 rows. From then on the first model has the same rows.

@@ -11,14 +11,14 @@ import pytest
 from stream_dr import random_fourier
 from stream_dr.directory.directory import Directory
 from stream_dr.errors import NeedsRefine
-from stream_dr.running.advance import ParsedEvent, apply_event_unless_rebuild_refused
+from stream_dr.running.advance import ParsedEvent, apply_event_or_rebuild
 from tests.support.batches import dense, opened, put
 
 
 def learn(directory: Directory, seed: int, name: str = "m") -> None:
     block = dense(seed, 40)
     (position,) = put(directory, block)
-    apply_event_unless_rebuild_refused(directory.model(name), ParsedEvent(position, block), directory)
+    apply_event_or_rebuild(directory.model(name), ParsedEvent(position, block), directory)
 
 
 @pytest.mark.parametrize("key", ["lda", "pca", "ccipca"])
@@ -117,7 +117,7 @@ def test_a_state_is_frozen_between_events(tmp_path: Path) -> None:
 
         model.accumulator.add = in_halves
         put(directory, block)
-        learned = pool.submit(apply_event_unless_rebuild_refused, model, ParsedEvent(0, block), directory)
+        learned = pool.submit(apply_event_or_rebuild, model, ParsedEvent(0, block), directory)
         assert half.wait(5.0)
         frozen = pool.submit(model.freeze)
         threading.Timer(0.2, asked.set).start()

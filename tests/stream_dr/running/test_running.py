@@ -887,11 +887,11 @@ def test_retention_keeps_what_snapshots_need(tmp_path: Path) -> None:
         with pytest.raises(errors.HistoryGone):
             run.directory.add_model("late", "class_means", {})
         with pytest.raises(errors.HistoryGone):
-            directory.history.removal_of_events_and_ids([0], [])
-        assert directory.history.removal_of_events_and_ids([last], []) == {last: None}
+            directory.history.parse_named_removal([0], [])
+        assert directory.history.parse_named_removal([last], []) == {last: None}
         directory.model("m").estimator.decay = 0.5
         with pytest.raises(errors.HistoryGone, match="rebuilt"):
-            directory.history.removal_of_events_and_ids([last], [])
+            directory.history.parse_named_removal([last], [])
     with running(tmp_path) as run:
         run.submit(draft(dense(60))).result(WAIT)
         assert run.wait_until_all_include(last + 1, WAIT)

@@ -216,7 +216,7 @@ def test_rows_that_a_mean_filled_are_unlearned_by_learning_anew(tmp_path: Path) 
         for seed in range(3):
             append(directory, sent(people(seed)))
         learn(directory)
-        append(directory, unlearn_draft(directory.history.removal_of_events_and_ids([1], ["2-3"])))
+        append(directory, unlearn_draft(directory.history.parse_named_removal([1], ["2-3"])))
         model = learn(directory)
         assert model.rows == 59
         state = state_sha256(model.accumulator.freeze())

@@ -34,7 +34,7 @@ def named(seed: int) -> Block:
 
 
 def unlearn(directory: Directory, positions: tuple[int, ...] = (), ids: tuple[str, ...] = ()) -> int:
-    (answer,) = directory.append([unlearn_draft(directory.history.removal_of_events_and_ids(positions, ids))])
+    (answer,) = directory.append([unlearn_draft(directory.history.parse_named_removal(positions, ids))])
     assert isinstance(answer, Receipt)
     return answer.position
 
@@ -115,12 +115,12 @@ def test_what_cannot_be_named(tmp_path: Path) -> None:
         put(directory, named(0))
         for positions, ids in [((), ()), ((5,), ()), ((-1,), ()), ((), ("nobody",))]:
             with pytest.raises(errors.InvalidParameter):
-                directory.history.removal_of_events_and_ids(positions, ids)
+                directory.history.parse_named_removal(positions, ids)
         unlearn(directory, (0,))
         with pytest.raises(errors.InvalidParameter):
-            directory.history.removal_of_events_and_ids((1,), ())
+            directory.history.parse_named_removal((1,), ())
         with pytest.raises(errors.InvalidParameter):
-            directory.history.removal_of_events_and_ids((), ("0-1",))
+            directory.history.parse_named_removal((), ("0-1",))
 
 
 def test_a_model_in_which_too_few_digits_would_be_left_learns_the_rest_anew(tmp_path: Path) -> None:
@@ -248,9 +248,9 @@ def test_an_id_is_found_wherever_it_is_and_reads_the_events_that_have_it(
         for first in range(0, 1200, 40):
             put(directory, *(named(seed) for seed in range(first, first + 40)))
         put(directory, dense(1)._replace(ids=list(range(20))), named(7))
-        assert directory.history.removal_of_events_and_ids([], ["7-3", 12]) == {7: [3], 1200: [12], 1201: [3]}
+        assert directory.history.parse_named_removal([], ["7-3", 12]) == {7: [3], 1200: [12], 1201: [3]}
         decoded = rows_decoded(monkeypatch)
-        assert directory.history.removal_of_events_and_ids([], ["900-19", "3-0", "1199-1"]) == {
+        assert directory.history.parse_named_removal([], ["900-19", "3-0", "1199-1"]) == {
             3: [0],
             900: [19],
             1199: [1],

@@ -136,7 +136,7 @@ def test_any_order_of_learning_and_unlearning(feature_map: str, turns: list[int]
             if left and turn % 3 == 0:
                 rng = np.random.default_rng(turn)
                 ids = rng.choice(left, int(rng.integers(1, len(left) + 1)), replace=False).tolist()
-                append(directory, unlearn_draft(directory.history.removal_of_events_and_ids([], ids)))
+                append(directory, unlearn_draft(directory.history.parse_named_removal([], ids)))
                 left = [id for id in left if id not in ids]
             else:
                 body = batch(kind, turn)
@@ -203,11 +203,11 @@ def check_partly_labelled(seed: int, path: Path) -> None:
             if left and turn % 3 == 2:
                 position = int(rng.choice(list(left)))
                 if rng.random() < 0.5:
-                    removal = directory.history.removal_of_events_and_ids([position], [])
+                    removal = directory.history.parse_named_removal([position], [])
                     del left[position]
                 else:
                     named = [left[position].pop() for _ in range(max(1, len(left[position]) // 3))]
-                    removal = directory.history.removal_of_events_and_ids([], named)
+                    removal = directory.history.parse_named_removal([], named)
                     left = {place: ids for place, ids in left.items() if ids}
                 append(directory, unlearn_draft(removal))
             else:
@@ -278,9 +278,7 @@ def part(path: Path, kind: str, models: dict[str, Any], turns: list[int]) -> Dir
         body = batch(kind, turn)
         append(directory, rows_draft(orjson.dumps(body), "json"))
         if turn % 3 == 0:
-            append(
-                directory, unlearn_draft(directory.history.removal_of_events_and_ids([], body["ids"][: 1 + turn % 4]))
-            )
+            append(directory, unlearn_draft(directory.history.parse_named_removal([], body["ids"][: 1 + turn % 4])))
     backfill(directory, list(directory.models.values()), directory.position)
     return directory
 
@@ -340,7 +338,7 @@ def check_merged(feature_map: str, first: list[int], second: list[int], folder: 
         body = batch(kind, 1)
         append(c, rows_draft(orjson.dumps(FIRST[kind]), "json"))
         append(c, rows_draft(orjson.dumps(body), "json"))
-        append(c, unlearn_draft(c.history.removal_of_events_and_ids([], body["ids"][:2])))
+        append(c, unlearn_draft(c.history.parse_named_removal([], body["ids"][:2])))
         backfill(c, list(c.models.values()), c.position)
         for key in keys:
             model = c.model(key)

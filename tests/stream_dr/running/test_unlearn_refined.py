@@ -198,7 +198,7 @@ def test_rows_of_a_log_that_was_dropped(tmp_path: Path, key: str, solution: str 
             backfill(directory, [model], directory.position)
             write_snapshot_if_needed(model, model.freeze(), directory.path)
             put(directory, dense(6, 30))
-        assert directory.retention.drop_unneeded_events_and_count(30) > 0
+        assert directory.retention.drop_unneeded_events(30) > 0
         kept = directory.log.first
     with running(tmp_path) as run:
         model = run.directory.model("m")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stream_dr.solve.orientation import best_order_and_signs, least_squares_map
+from stream_dr.solve.orientation import align_components, least_squares_map
 from stream_dr.solve.spectral import largest_signed_entries
 
 
@@ -13,7 +13,7 @@ def basis(seed: int, d: int = 12, p: int = 5) -> np.ndarray:
 
 def test_the_first_makes_its_largest_loading_positive() -> None:
     L = -np.abs(basis(0))
-    order, signs = best_order_and_signs(L, np.arange(5.0)[::-1], None)
+    order, signs = align_components(L, np.arange(5.0)[::-1], None)
     assert list(order) == [0, 1, 2, 3, 4]
     assert ((L * signs).max(axis=0) == np.abs(L).max(axis=0)).all()
 
@@ -22,20 +22,20 @@ def test_the_first_makes_its_largest_loading_positive() -> None:
 def test_flipped_signs_come_back(seed: int) -> None:
     old, values = basis(seed), np.array([9.0, 7, 5, 3, 1])
     flips = np.random.default_rng(seed).choice([-1.0, 1.0], 5)
-    order, signs = best_order_and_signs(old * flips, values, old)
+    order, signs = align_components(old * flips, values, old)
     np.testing.assert_array_equal((old * flips)[:, order] * signs, old)
 
 
 def test_near_equal_eigenvalues_that_swapped_come_back_in_order() -> None:
     old = basis(1)
     new, values = old[:, [1, 0, 2, 4, 3]], np.array([5.0, 4.9, 3.0, 1.0, 0.99])
-    order, signs = best_order_and_signs(new, values, old)
+    order, signs = align_components(new, values, old)
     np.testing.assert_array_equal(new[:, order] * signs, old)
 
 
 def test_distinct_eigenvalues_keep_their_order() -> None:
     old = basis(2)
-    order, _ = best_order_and_signs(old[:, [1, 0, 2, 3, 4]], np.array([9.0, 7, 5, 3, 1]), old)
+    order, _ = align_components(old[:, [1, 0, 2, 3, 4]], np.array([9.0, 7, 5, 3, 1]), old)
     assert list(order) == [0, 1, 2, 3, 4]
 
 
@@ -44,7 +44,7 @@ def test_distinct_eigenvalues_keep_their_order() -> None:
 )
 def test_shapes_may_change(p_old: int, p_new: int, d_old: int, d_new: int) -> None:
     old, new = basis(3, d_old, max(p_old, 1))[:, :p_old], basis(4, d_new, p_new)
-    order, signs = best_order_and_signs(new, np.arange(float(p_new))[::-1], old)
+    order, signs = align_components(new, np.arange(float(p_new))[::-1], old)
     assert sorted(order) == list(range(p_new))
     found, residual = least_squares_map(old, new)
     assert found.shape == (p_old, p_new)

@@ -92,10 +92,10 @@ def test_a_projection_is_cached_only_if_no_row_came_while_it_was_solved(read: Ca
 
 def test_the_uncertainty_is_of_the_rows_that_the_projection_has() -> None:
     class Learns(PCA):
-        def with_uncertainty_if_in_folds(self, projection: Any, state: Any) -> Any:
+        def add_fold_uncertainty(self, projection: Any, state: Any) -> Any:
             if self.n_samples_seen_ == 60:
                 run(lambda: self.partial_fit(9 * X[:, ::-1]))
-            return super().with_uncertainty_if_in_folds(projection, state)
+            return super().add_fold_uncertainty(projection, state)
 
     pca = Learns(2, folds=3).fit(X)
     assert pca.eigenvalues_std_ == pytest.approx(PCA(2, folds=3).fit(X).eigenvalues_std_)

@@ -272,8 +272,8 @@ def test_batches_are_read_where_they_are(monkeypatch):
     from stream_dr.statistics.moments import accumulator as moments
 
     seen = []
-    monkeypatch.setattr(moments.SparseSums, "add_and_return_total_weight", lambda self, X, *rest: seen.append(X))
-    monkeypatch.setattr(moments.CentredSums, "add_and_return_centred_rows", lambda self, X, *rest: seen.append(X))
+    monkeypatch.setattr(moments.SparseSums, "add_total_weight", lambda self, X, *rest: seen.append(X))
+    monkeypatch.setattr(moments.CentredSums, "add_rows", lambda self, X, *rest: seen.append(X))
     rows = sp.csr_matrix(X)
     MomentAccumulator("none", "diagonal").add(Block(rows))
     MomentAccumulator("none", "diagonal").add(Block(X))

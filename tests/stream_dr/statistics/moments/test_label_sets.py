@@ -25,7 +25,7 @@ def clique(state):
     """XH of the clique Laplacian from a state."""
     member = np.array([np.isin(np.arange(len(state.labels)), own) for own in state.label_sets.sets], dtype=float)
     degree = member @ state.centred().label_weights
-    return state.centred_set_sums_times_factors(
+    return state.weighted_set_sums(
         np.divide(member, np.sqrt(degree)[:, None], where=degree[:, None] > 0, out=0 * member)
     )
 

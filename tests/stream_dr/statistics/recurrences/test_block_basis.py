@@ -11,7 +11,7 @@ from stream_dr import errors
 from stream_dr.batch.block import Block
 from stream_dr.batch.targets import class_targets
 from stream_dr.statistics.protocol import pack, unpack
-from stream_dr.statistics.recurrences.block_basis import BlockBasis, basis_bytes, normalised_long_columns_and_lengths
+from stream_dr.statistics.recurrences.block_basis import BlockBasis, basis_bytes, normalise_long_columns
 from stream_dr.statistics.recurrences.ccipca_state import CCIPCAAccumulator, CCIPCAState
 from stream_dr.statistics.recurrences.skm_state import SKMAccumulator, SKMState
 from tests.naive import recurrences
@@ -150,7 +150,7 @@ def test_squares_of_the_largest_values_do_not_overflow(sparse: bool, scale: floa
     ):
         accumulator.add(Block(rows[:150], class_targets(y[:150].tolist())))
         accumulator.add(Block(rows[150:], class_targets(y[150:].tolist())))
-        unit, lengths = normalised_long_columns_and_lengths(accumulator.freeze().basis.vectors(), 1e-10)
+        unit, lengths = normalise_long_columns(accumulator.freeze().basis.vectors(), 1e-10)
         largest = np.abs(expected.vectors).max()
         np.testing.assert_allclose((unit * lengths).T / largest, expected.vectors / largest, atol=1e-10)
 
@@ -168,10 +168,10 @@ def test_a_unit_that_changes_in_mid_stream_keeps_what_was_learned() -> None:
 
 def test_unit_columns_leaves_short_and_zero_vectors_out() -> None:
     vectors = np.array([[3.0, 0.0, 1e-3], [4.0, 0.0, 0.0]])
-    unit, lengths = normalised_long_columns_and_lengths(vectors, min_relative_length=1e-2)
+    unit, lengths = normalise_long_columns(vectors, min_relative_length=1e-2)
     np.testing.assert_allclose(unit, [[0.6], [0.8]])
     np.testing.assert_allclose(lengths, [5.0])
-    assert normalised_long_columns_and_lengths(np.zeros((3, 2)), 1e-2)[0].shape == (3, 0)
+    assert normalise_long_columns(np.zeros((3, 2)), 1e-2)[0].shape == (3, 0)
 
 
 def wide_rows(n: int, seed: int) -> sp.csr_matrix:

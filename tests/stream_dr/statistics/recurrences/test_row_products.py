@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from stream_dr.statistics.recurrences.row_products import (
     TILE,
     add_block_to_basis,
-    add_products_of_earlier_rows,
-    add_sparse_row_to_basis,
+    add_row_to_basis,
+    correct_products,
     write_block_products,
     write_shifted_block,
     write_sparse_row_products,
@@ -28,7 +28,7 @@ def test_sparse_rows(dtype: Any) -> None:
         np.testing.assert_allclose(products, D.T @ row)
         np.testing.assert_allclose(squared, row @ row)
         expected = D + np.outer(row, q)
-        add_sparse_row_to_basis(X.indices, X.data, X.indptr[t], X.indptr[t + 1], 0.5, D, q)
+        add_row_to_basis(X.indices, X.data, X.indptr[t], X.indptr[t + 1], 0.5, D, q)
         np.testing.assert_allclose(D, expected)
 
 
@@ -56,5 +56,5 @@ def test_rows_of_a_block_before_this_one_count() -> None:
     random = np.random.default_rng(1)
     rows, D, Q = random.normal(size=(3, 20)), random.normal(size=(20, 8)), random.normal(size=(3, 8))
     products = rows @ D
-    add_products_of_earlier_rows(products, rows @ rows.T, Q, 2)
+    correct_products(products, rows @ rows.T, Q, 2)
     np.testing.assert_allclose(products[2], (D + rows[:2].T @ Q[:2]).T @ rows[2])
