@@ -113,8 +113,8 @@ class RandomFourier(FeatureMap):
     def with_first_batch_parameters(self, block: Block) -> "RandomFourier":
         """Return the map with a number as gamma.
 
-        The gamma of this map must be None. It becomes 1/d, where d is the number of features of the batch. For
-        sparse rows without a declared width, it becomes 1.
+        The gamma of this map must be None. It becomes 1/d, where d is the number of features of the
+        batch. For sparse rows without a declared width, it becomes 1.
 
         block: the first batch.
         """
@@ -132,7 +132,10 @@ class RandomFourier(FeatureMap):
         """
         gamma = float(self.gamma or 0.0)
         distance = _median_distance(X, self.kernel)
-        kernel = matern(np.array(distance), gamma, self.nu) if self.kernel == "matern" else np.exp(-gamma * distance)
+        if self.kernel == "matern":
+            kernel = matern(np.array(distance), gamma, self.nu)
+        else:
+            kernel = np.exp(-gamma * distance)
         value = float(kernel)
         if value < LEAST_MEDIAN and np.isfinite(distance):
             warnings.warn(

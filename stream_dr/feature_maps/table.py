@@ -192,8 +192,8 @@ class Table(TableMap):
         """
         if name in self.drop:
             return "dropped"
-        default = "category" if name in (*self.one_hot, *self.hash) else None
-        return (self.as_ or {}).get(name, default)
+        kinds = dict.fromkeys([*self.one_hot, *self.hash], "category")
+        return (kinds | (self.as_ or {})).get(name)
 
     def bytes(self, n_input_columns: int) -> int:
         """Return an estimate of the statistics' memory in bytes.

@@ -282,7 +282,9 @@ class TableColumn(NamedTuple):
             actual = f"{len(self.categories)} categories"
             raise field_error(self, "categories", actual, "distinct, of a column of categories")
 
-        texts = len(self.places) if self.kind == "text" else 0
+        texts = 0
+        if self.kind == "text":
+            texts = len(self.places)
         most_words = table_map.words.n_features or WORDS_IN_ALL
         if self.kind == "text" and not 1 <= texts <= most_words:
             raise field_error(self, "places", f"{texts} words", f"from 1 to {most_words}")
@@ -407,7 +409,10 @@ def encode_values_as_entries(column: TableColumn, values: ColumnValues, table_ma
         rows = sp.coo_matrix(rows[values.values[at]])
         parts.append((at[rows.row], column.places[rows.col], rows.data))
     else:
-        fill = column.mean if table_map.impute == "mean" else float(table_map.impute)
+        if table_map.impute == "mean":
+            fill = column.mean
+        else:
+            fill = float(table_map.impute)
         every = np.arange(len(missing))
         parts.append((every, np.full(len(every), column.places[0]), np.where(missing, fill, values.values)))
         at = np.flatnonzero(~missing)

@@ -60,7 +60,9 @@ def kind_and_reason(name: str, column: pa.Array, table_map: TableMap) -> tuple[s
     """
     declared = table_map.declared_kind(name)
     if declared is not None:
-        why = "named in drop" if declared == "dropped" else "declared"
+        why = "declared"
+        if declared == "dropped":
+            why = "named in drop"
         return declared, why
 
     first_values = column_values(column)
@@ -270,7 +272,9 @@ def max_width_of_kinds(table_map: TableMap, kinds: dict[str, str]) -> int:
     kinds: kind of each column of the table by name, "" for a column without a value so far.
     """
     texts = any((table_map.declared_kind(name) or kind) == "text" for name, kind in kinds.items())
-    shared = WORDS_IN_ALL if texts and not table_map.words.n_features else 0
+    shared = 0
+    if texts and not table_map.words.n_features:
+        shared = WORDS_IN_ALL
     return shared + sum(_max_widths(table_map, kinds).values())
 
 

@@ -514,9 +514,13 @@ class StreamLearner(NamedParameters, BaseEstimator):
         if rows.weights is not None:
             weights = as_weights(rows.weights, n_rows)
         reads_targets = raise_if_no_targets or rows.y is not None
-        targets = self._parse_targets(accumulator, rows.y, n_rows) if reads_targets else None
+        targets = None
+        if reads_targets:
+            targets = self._parse_targets(accumulator, rows.y, n_rows)
         # Call `unit_hashes` only if it returns hashes, to save a call when single rows come.
-        hashes = self.unit_hashes(rows, n_rows) if rows.hashes is not None or self.folds_by == "id" else None
+        hashes = None
+        if rows.hashes is not None or self.folds_by == "id":
+            hashes = self.unit_hashes(rows, n_rows)
         return block._replace(y=targets, weights=weights, hashes=hashes)
 
     def _read_rows(self, fitted: FittedState, rows: Block) -> Block:
