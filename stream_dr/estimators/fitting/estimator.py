@@ -451,7 +451,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         super()._fit(X, y, weights)
         # To save time, solve only if there are too few rows, features or labels for n_components.
         learned = self.fitted_.accumulator
-        enough = min(learned.rows, learned.n_features, len(learned.labels) if self.target_kinds else learned.rows)
+        enough = min(learned.rows, learned.n_features)
+        if self.target_kinds:
+            enough = min(enough, len(learned.labels))
         if self._asks_for_more_than(enough - 1):
             # Solve by reading `rank_`. If this raises an error, no warning is needed.
             with suppress(StreamDRError):
@@ -485,10 +487,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         )
 
     def _asks_for_more_than(self, n_available: int) -> bool:
-        """True if the caller set n_components above `n_available`.
-
-        The default value of n_components does not count as set by the caller.
-        """
+        """True if the caller, not a default, set n_components above `n_available`."""
         asked = self.n_components
         if not isinstance(asked, Integral) or asked <= n_available:
             return False
@@ -504,8 +503,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         keep_float32: if true, the result is float32 for float32 rows.
         """
         block = self._rows_to_project(X)
-        by_name = self.identifies_columns_by_name()
-        z = np.asarray(projection.apply(block.X, block.names) if by_name else projection.apply(block.X))
+        if self.identifies_columns_by_name():
+            z = np.asarray(projection.apply(block.X, block.names))
+        else:
+            z = np.asarray(projection.apply(block.X))
         if keep_float32 and not block.table:
             return z.astype(block.X.dtype, copy=False)
         return z
@@ -604,7 +605,9 @@ class AdditiveEstimator(Estimator):
         groups: group (rows,) of each row, if the estimator has the parameter `folds`. Rows of one
             group are in the same fold.
         """
-        return self._fit(X if groups is None else self.block_with_group_hashes(X, groups), y, sample_weight)
+        if groups is not None:
+            X = self.block_with_group_hashes(X, groups)
+        return self._fit(X, y, sample_weight)
 
     def partial_fit(
         self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None, *, groups: GroupsLike = None
@@ -618,7 +621,9 @@ class AdditiveEstimator(Estimator):
         groups: group (rows,) of each row, if the estimator has the parameter `folds`. Rows of one
             group are in the same fold.
         """
-        return self._partial_fit(X if groups is None else self.block_with_group_hashes(X, groups), y, sample_weight)
+        if groups is not None:
+            X = self.block_with_group_hashes(X, groups)
+        return self._partial_fit(X, y, sample_weight)
 
     def block_with_group_hashes(self, X: RowsLike, groups: Iterable[object]) -> Block:
         """Return rows as a Block with hashes of their groups.
@@ -673,7 +678,9 @@ class AdditiveEstimator(Estimator):
             fitted = self.fitted()
             fitted.check_learning_parameters_unchanged(self)
 
-            rows = as_block(X if groups is None else self.block_with_group_hashes(X, groups), y, sample_weight)
+            if groups is not None:
+                X = self.block_with_group_hashes(X, groups)
+            rows = as_block(X, y, sample_weight)
             block = self.parse(fitted, take_target_column(rows))
             fitted.accumulator.remove(block)
 

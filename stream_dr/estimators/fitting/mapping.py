@@ -214,7 +214,8 @@ def warn_if_columns_differ(accumulator: Accumulator, block: Block) -> None:
     SchemaMismatch if the block has none of the learned columns. Examples are an array, whose
     columns have no names, and another table.
     """
-    known, names = accumulator.table_names, block.names or ()
+    known = accumulator.table_names
+    names = block.names or ()
     if not known or names == known or not block.rows:
         return
     if not set(known) & set(names):

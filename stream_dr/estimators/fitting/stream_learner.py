@@ -549,11 +549,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
         return self.feature_map is None or self.identifies_columns_by_name()
 
     def _may_have_new_columns(self, block: Block) -> bool:
-        """True if a block's columns may differ from learned columns.
-
-        A block may have other columns if it has column names and the feature map identifies
-        columns by name.
-        """
+        """True if a block may have columns that were not learned."""
         return self.identifies_columns_by_name() and bool(block.names) and block.names != default_column_names(block.X)
 
     def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
