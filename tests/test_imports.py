@@ -174,7 +174,7 @@ def test_tables_have_one_door() -> None:
     """They are made in batch/; what has numbers or codes of a column is few."""
     known = [path for path in FILES if "column_values" in path.read_text(encoding="utf8")]
     rooms = {path.relative_to(ROOT / "stream_dr").parts[0] for path in known}
-    assert rooms == {"batch", "feature_maps", "directory"}, known
+    assert rooms == {"batch", "feature_maps"}, known
     assert len(known) <= 7, known
     made = [path for path in FILES if "table_batch" in path.read_text(encoding="utf8")]
     assert {path.relative_to(ROOT / "stream_dr").parts[0] for path in made} == {"batch"}, made

@@ -84,7 +84,8 @@ class RowLayout:
 
         # Build one CSR row as a template, which the method `rows` copies and fills with values.
         # To copy the template is faster than to call scipy's constructor for each row.
-        self._template_row = sp.csr_matrix((np.zeros(len(known)), self.columns, [0, len(known)]), shape=(1, self.width))
+        parts = (np.zeros(len(known)), self.columns, [0, len(known)])
+        self._template_row = sp.csr_matrix(parts, shape=(1, self.width))
         self._template_row.has_canonical_format = True
 
     def rows(self, feature_values: np.ndarray) -> sp.csr_matrix:
@@ -100,8 +101,9 @@ class RowLayout:
             return row
 
         n, k = feature_values.shape
-        parts = (feature_values.ravel(), np.tile(self.columns, n), np.arange(n + 1, dtype=np.int32) * k)
-        return sp.csr_matrix(parts, shape=(n, self.width))
+        indices = np.tile(self.columns, n)
+        indptr = np.arange(n + 1, dtype=np.int32) * k
+        return sp.csr_matrix((feature_values.ravel(), indices, indptr), shape=(n, self.width))
 
 
 class RiverTransformer(base.MiniBatchTransformer):
@@ -198,10 +200,8 @@ class RiverTransformer(base.MiniBatchTransformer):
         return [names[j] for j in learner.columns_]
 
     def _learn(self, rows: Rows, targets: list[RowTarget] | None = None) -> None:
-        """Learn rows, and store the names of the columns in the learner.
-
-        `merge` compares these names with the names of another learner.
-        """
+        """Learn rows, and store the names of the columns in the learner."""
+        # `merge` compares these names with the names of another learner.
         self.learner.partial_fit(rows, targets)
         fitted = self.learner.fitted_
         if not self._columns_by_name and len(fitted.names or ()) != len(self._columns):
@@ -212,19 +212,18 @@ class RiverTransformer(base.MiniBatchTransformer):
 
         If nothing has been learned yet, there are no components.
         """
-        empty = np.empty((len(rows) if self._columns_by_name else rows.shape[0], 0))
+        n_rows = len(rows) if self._columns_by_name else rows.shape[0]
+        empty = np.empty((n_rows, 0))
         if not self._columns_by_name and rows.shape[1] == 0:
             return empty
         try:
-            return np.asarray(self.learner.project(self.learner.projection(), self._with_open_width(rows)))
+            projection = self.learner.projection()
+            return np.asarray(self.learner.project(projection, self._with_open_width(rows)))
         except NotFitted:
             return empty
 
     def _with_open_width(self, rows: Rows) -> Rows | Block:
-        """Return rows in a form that the learner projects.
-
-        Set width_stated=False, because a later row may have new names and more columns.
-        """
+        """Return rows of which later ones may have more columns."""
         if self._columns_by_name:
             return rows
         return Block(rows, width_stated=False)
@@ -285,7 +284,8 @@ class RiverTransformer(base.MiniBatchTransformer):
         """Yield constructor parameters for river's estimator checks."""
         from stream_dr.estimators import ESTIMATORS
 
-        yield {"estimator": ESTIMATORS["lda" if cls.supervised else "ccipca"]()}
+        key = "lda" if cls.supervised else "ccipca"
+        yield {"estimator": ESTIMATORS[key]()}
 
 
 class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, base.MiniBatchSupervisedTransformer):  # type: ignore[misc]
@@ -367,10 +367,7 @@ class RiverClassifier(RiverSupervisedTransformer, base.MiniBatchClassifier):
             return []
 
     def _probabilities(self, rows: Rows) -> dict[Label, np.ndarray]:
-        """Return the posterior probabilities (rows,) of each label.
-
-        The result is {} before a row is learned.
-        """
+        """Return each label's probabilities (rows,), or {} before a row is learned."""
         try:
             probabilities = self.learner.predict_proba(self._with_open_width(rows))
         except NotFitted:
@@ -427,10 +424,7 @@ def parse_river_target(river_target: RiverTarget) -> RowTarget:
 
 
 def _frame_like(data_frame: Any, columns: Mapping[Any, Any]) -> Any:
-    """Return columns (rows,) as a data frame of the same library.
-
-    A pandas data frame gets the index of `data_frame`.
-    """
+    """Return columns (rows,) as a data frame of the same library."""
     if is_pandas(data_frame):
         return type(data_frame)(columns, index=data_frame.index)
     return type(data_frame)({str(name): values for name, values in columns.items()})

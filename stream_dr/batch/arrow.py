@@ -187,9 +187,7 @@ def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
 
 def _present(column: pa.Array) -> np.ndarray | None:
     """Return a mask (rows,) that is False for nulls, or None without nulls."""
-    if column.null_count:
-        return column.is_valid().to_numpy(zero_copy_only=False)
-    return None
+    return column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
 
 
 def _check_label_type(arrow_type: pa.DataType, column_name: str) -> None:

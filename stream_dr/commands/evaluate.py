@@ -115,9 +115,7 @@ def evaluate(
 
     read_as, specs = _map_tables(read_as, [*sources, *test], specs)
     source = read_as.open_as_one_source(sources, skip_damaged)
-    test_source = None
-    if test:
-        test_source = read_as.open_as_one_source(test, skip_damaged)
+    test_source = read_as.open_as_one_source(test, skip_damaged) if test else None
     points: list[Point] = []
     scores = _evaluate(source, test_source, shuffle, specs, settings, points.append)
     if curve is not None:
@@ -320,9 +318,9 @@ def _propose_learn(comparison: "Comparison", id_column: str | None, arguments: l
     spec = format_spec(best.key, best.key, best.params)
     start = arguments.index("suggest")
     words = [word for word in arguments[start + 1 :] if word != "--time"]
-    id_option = ["--id", id_column]
-    if id_column is None:
-        id_option = []
+    id_option = []
+    if id_column is not None:
+        id_option = ["--id", id_column]
     learn = [*arguments[:start], "learn", *words, *id_option, "--dir", "D", "--model", spec]
     say("the best of the methods, learned from all rows into the directory D:")
     print_result(f"stream-dr {shlex.join(learn)}")

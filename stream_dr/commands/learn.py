@@ -382,7 +382,6 @@ def replay(
         stream-dr replay shards/ --model lda=lda:n_components=9 --dir D
         stream-dr replay shards/ --model lda=lda --model pca=ccipca:n_components=20 --dir D
     """
-    from stream_dr.distributed.parts import thread_plan_runner
     from stream_dr.running.driver import RunSettings
     from stream_dr.running.replay import ReplaySettings
 
@@ -402,15 +401,21 @@ def replay(
     if dataset is None:
         _learn_as_files(read_as, dir, sources, specs, settings)
         return
-    plan_runner = None
+    replay_files(dir, dataset, specs, settings, None, _plan_runner(scheduler, workers))
+
+
+def _plan_runner(scheduler: str | None, workers: int | None) -> "PlanRunner | None":
+    """Return the function that runs tasks on a cluster or in threads."""
     if scheduler is not None:
         # Dask is an extra, and is loaded only if a cluster is used.
         from stream_dr.distributed.cluster import dask_plan_runner
 
-        plan_runner = dask_plan_runner(scheduler)
-    elif workers is not None:
-        plan_runner = thread_plan_runner(workers)
-    replay_files(dir, dataset, specs, settings, None, plan_runner)
+        return dask_plan_runner(scheduler)
+    if workers is not None:
+        from stream_dr.distributed.parts import thread_plan_runner
+
+        return thread_plan_runner(workers)
+    return None
 
 
 def _learn_as_files(
@@ -460,7 +465,6 @@ def replay_files(
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.parts import replay_in_parallel_tasks
-    from stream_dr.running.query import project
     from stream_dr.running.replay import replay as run
     from stream_dr.running.warm_up import warm_up
 
@@ -488,9 +492,16 @@ def replay_files(
             _refine_where_it_helps(directory, dataset)
         if out is not None:
             name = specs[0].name if specs else next(iter(directory.models))
-            with ProgressBar("transform", dataset.rows) as bar:
-                rows, _ = project(directory, directory.model(name), dataset, out, bar.show)
-            print_result(f"{rows} rows projected by {name} written to {out}")
+            _write_projected(directory, name, dataset, out)
+
+
+def _write_projected(directory: "Directory", name: str, dataset: Dataset, out: Path) -> None:
+    """Write the rows that a model projects to a file."""
+    from stream_dr.running.query import project
+
+    with ProgressBar("transform", dataset.rows) as bar:
+        rows, _ = project(directory, directory.model(name), dataset, out, bar.show)
+    print_result(f"{rows} rows projected by {name} written to {out}")
 
 
 def _print_repeated_shards(dataset: Dataset) -> None:

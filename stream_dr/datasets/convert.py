@@ -147,13 +147,7 @@ def _download_dataset_parts(dataset_name: str) -> list[_DatasetPart]:
 
 
 def _fetch_news20(dataset_name_for_errors: str, subset: Literal["train", "test"]) -> _DatasetPart:
-    """Fetch the training or test rows of 20 Newsgroups.
-
-    The label of a row is the name of its newsgroup.
-
-    dataset_name_for_errors: name of the data set, for the error message.
-    subset: "train" for the training rows, "test" for the test rows.
-    """
+    """Fetch rows of 20 Newsgroups, whose labels are names of newsgroups."""
     fetcher = "fetch_20newsgroups_vectorized"
     bunch = _call_sklearn_fetcher(
         dataset_name_for_errors, "20news-bydate", "--format mat or libsvm", fetcher, subset=subset, normalize=False
@@ -181,7 +175,8 @@ def _fetch_openml(prefixed_name: str) -> _DatasetPart:
     targets = None
     if bunch.target is not None:
         targets = np.asarray(bunch.target)
-    return _DatasetPart("", X.shape[1] if sp.issparse(X) else None, _split_into_blocks(X, targets, feature_names))
+    n_features = X.shape[1] if sp.issparse(X) else None
+    return _DatasetPart("", n_features, _split_into_blocks(X, targets, feature_names))
 
 
 def _split_into_blocks(
@@ -198,7 +193,10 @@ def _split_into_blocks(
     is_continuous = isinstance(targets, np.ndarray) and targets.dtype.kind == "f"
     parse = continuous_targets if is_continuous else class_targets
 
-    return split_block(Block(X, None if targets is None else parse(list(targets)), names=feature_names))
+    y = None
+    if targets is not None:
+        y = parse(list(targets))
+    return split_block(Block(X, y, names=feature_names))
 
 
 def _call_sklearn_fetcher(

@@ -135,7 +135,8 @@ def build_vocabulary() -> WordAndTopicTables:
 
     # The number of times that a row has a word is approximately Poisson distributed.
     # `present` is the probability that a row has the word at least once.
-    overall_share = (1 - TOPICAL) * share + TOPICAL * np.bincount(topical.ravel(), minlength=WIDTH) / topical.size
+    topic_share = np.bincount(topical.ravel(), minlength=WIDTH)
+    overall_share = (1 - TOPICAL) * share + TOPICAL * topic_share / topical.size
     present = 1.0 - np.exp(-WORDS_A_ROW * overall_share)
     idf = np.log(ROWS / np.clip(ROWS * present, 1.0, None))
 
@@ -170,21 +171,14 @@ def _draw_topic_words(random: np.random.Generator, word_shares: np.ndarray) -> n
 
 
 def _repeat_indices_by_share(shares: np.ndarray, n_entries: int) -> np.ndarray:
-    """Return each index, repeated in proportion to its share.
-
-    The result is (n_entries,) uint16, ascending. shares[i] is the share of index i.
-    """
+    """Return ascending indices (n_entries,) uint16, repeated by their shares."""
     middle: np.ndarray = (np.arange(n_entries) + 0.5) / n_entries * shares.sum()
     return np.searchsorted(np.cumsum(shares), middle).astype(np.uint16)
 
 
 def _parent_topic(topic: str) -> str | None:
-    """Return a topic's parent in the tree of topics.
-
-    The result is None for a top topic. The names show the tree, for example the parent of C151 is
-    C15. If no topic's name is the beginning of this topic's name, the parent is the top topic that
-    begins with this topic's first letter.
-    """
+    """Return a topic's parent, or None for a top topic."""
+    # The names show the tree. For example, the parent of C151 is C15.
     if topic in TOP_SHARES:
         return None
     prefixes = (topic[:n] for n in range(len(topic) - 1, 1, -1))
@@ -368,14 +362,17 @@ def _draw_row_topics(
     repeated = np.flatnonzero(random.random(len(row)) < _FURTHER_TOPIC)
     row = np.concatenate([row, row[repeated]])
     above = np.concatenate([above, above[repeated]])
-    topic = (word_tables.under[above] <= random.random(len(row))[:, None]).sum(axis=1)
+    draws = random.random(len(row))
+    topic = (word_tables.under[above] <= draws[:, None]).sum(axis=1)
 
     # A key is a number that encodes a row and a topic.
     # `np.unique` sorts the keys by row and removes topics that a row has twice.
-    keys = row[:, None] * len(TOPICS) + word_tables.ancestors[topic]
-    keys = np.unique(keys[word_tables.ancestors[topic] >= 0])
+    ancestors = word_tables.ancestors[topic]
+    keys = row[:, None] * len(TOPICS) + ancestors
+    keys = np.unique(keys[ancestors >= 0])
     rows, codes = np.divmod(keys, len(TOPICS))
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=_CHUNK))]).astype(np.int64)
+    ends = np.cumsum(np.bincount(rows, minlength=_CHUNK))
+    indptr = np.concatenate([[0], ends]).astype(np.int64)
     return top, codes.astype(np.int32), indptr
 
 
@@ -407,18 +404,22 @@ def _draw_word_rows(
     bits = random.integers(0, 1 << 32, len(row), dtype=np.uint32)
     word = word_tables.common[bits >> np.uint32(12)]
     topical = np.flatnonzero(random.random(len(row), dtype=np.float32) < TOPICAL)
-    n_topics = np.diff(topic_indptr)[row[topical]]
-    pick = topic_indptr[row[topical]] + (random.random(len(topical)) * n_topics).astype(np.int64)
+    topical_row = row[topical]
+    n_topics = np.diff(topic_indptr)[topical_row]
+    offset = (random.random(len(topical)) * n_topics).astype(np.int64)
+    pick = topic_indptr[topical_row] + offset
     word[topical] = word_tables.topical[topic_codes[pick], bits[topical] & np.uint32(TOPIC_TABLE - 1)]
 
     # A key is a number that encodes a row and a word.
     # Sorted keys have the order of CSR, and equal keys are counted.
     keys = np.sort(row << np.uint32(16) | word)
-    new = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    differs = keys[1:] != keys[:-1]
+    new = np.flatnonzero(np.concatenate([[True], differs]))
     counts = np.diff(np.append(new, len(keys)))
     keys = keys[new]
     indices = (keys & np.uint32(0xFFFF)).astype(np.int32)
-    starts = np.searchsorted(keys, np.arange(_CHUNK + 1, dtype=np.uint64) << np.uint64(16)).astype(np.int32)
+    first_keys = np.arange(_CHUNK + 1, dtype=np.uint64) << np.uint64(16)
+    starts = np.searchsorted(keys, first_keys).astype(np.int32)
 
     # Weight the words by (1 + log count) · idf, and scale each row to norm 1.
     values = (1.0 + np.log(counts)) * word_tables.idf[indices]
@@ -430,11 +431,7 @@ def _draw_word_rows(
 
 
 def _sort_labels_by_appearance(targets: Targets) -> Targets:
-    """Return targets whose labels are sorted by first appearance.
-
-    The label of the first row comes first. Labels that no row has are removed. The codes of the
-    rows are changed accordingly.
-    """
+    """Return targets with labels sorted by first appearance, without unused labels."""
     order, codes = renumber_codes(targets.codes, len(targets.labels))
     if targets.indptr is not None:
         codes, _ = sort_row_codes(codes, targets.indptr)

@@ -106,12 +106,11 @@ class Options(NamedTuple):
 
 
 def _chosen_options(options: Options) -> JsonDict:
-    """Return the options that do not have their default values, by name.
-
-    `raw` is not included, because any format may have it.
-    """
+    """Return the options that differ from their defaults, except `raw`."""
     defaults = Options._field_defaults
-    return {name: value for name, value in options._asdict().items() if value != defaults[name] and name != "raw"}
+    given = options._asdict()
+    del given["raw"]
+    return {name: value for name, value in given.items() if value != defaults[name]}
 
 
 _TABLE_OPTIONS = ("label", "labels", "targets", "weight", "id", "drop", "raw", "kinds", "separator")
@@ -372,8 +371,8 @@ def files_of_folder(path: FileName) -> list[FileName]:
     folder = Path(path)
     if not folder.is_dir() or (folder / MANIFEST_NAME).exists() or (folder / UNFINISHED).exists():
         return [path]
-    files = [file for file in sorted(folder.iterdir()) if file.name[0] not in "_." and _suffix_of(file) in _SUFFIXES]
-    return list(files) or [path]
+    shown = [file for file in sorted(folder.iterdir()) if file.name[0] not in "_."]
+    return [file for file in shown if _suffix_of(file) in _SUFFIXES] or [path]
 
 
 def _check_option_values(format: str, options: Options) -> None:
@@ -404,22 +403,15 @@ def _first_bytes(path: Path) -> bytes:
 
 
 def _size_and_change_time(path: Path) -> tuple[int, int]:
-    """Return a file's size (bytes) and time of change (nanoseconds).
-
-    The caller compares these values before and after reading, to see whether the file has changed.
-    If the path names a member of an archive or a table of a database, the values of the whole
-    archive or database are returned. Raises SourceMissing.
-    """
+    """Return the size (bytes) and change time (ns) of a file, or of its archive."""
+    # The caller compares them before and after reading, to see whether the file has changed.
     check_file_exists(path)
     status = Path(str(path).partition("!")[0]).stat()
     return status.st_size, status.st_mtime_ns
 
 
 def _roles_from_options(options: Options) -> ColumnRoles:
-    """Return the roles that the options give to columns.
-
-    The roles are label, labels, target, weight, id, drop and feature.
-    """
+    """Return the roles that the options give to columns."""
     labels, target, drop = map(_split_column_names, (options.labels, options.targets, options.drop))
     feature = tuple(name for name, kind in options.kinds if kind == "feature")
     kinds = tuple((name, kind) for name, kind in options.kinds if kind != "feature")
@@ -438,10 +430,7 @@ def _roles_from_options(options: Options) -> ColumnRoles:
 
 
 def _split_column_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return names of columns as a tuple.
-
-    names: a string of names separated by commas, a sequence of names, or None.
-    """
+    """Return names, which may be separated by commas, as a tuple."""
     if isinstance(names, str):
         return tuple(name.strip() for name in names.split(","))
     return tuple(names or ())

@@ -34,7 +34,7 @@ from scipy.sparse import csr_matrix
 from stream_dr import errors
 from stream_dr.batch.block import Block, Rows
 from stream_dr.batch.schema import Schema, schema_delta
-from stream_dr.batch.table import column_values, columns_by_name, refuse_table, row_of_missing_values
+from stream_dr.batch.table import columns_by_name, refuse_table, row_of_missing_values
 from stream_dr.batch.targets import (
     Label,
     check_label_type,
@@ -45,13 +45,10 @@ from stream_dr.batch.targets import (
 )
 from stream_dr.directory.draft import REFERENCE, Draft, DryRunReceipt, Receipt, Removal, parse_removal
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.mapping import (
-    check_max_table_width,
-    feature_map_or_none,
-    is_category,
-    map_reads_tables,
-)
-from stream_dr.feature_maps.table import check_map_can_learn
+from stream_dr.estimators.fitting.mapping import map_reads_tables
+from stream_dr.feature_maps import feature_map
+from stream_dr.feature_maps.table import Table, check_map_can_learn, is_category
+from stream_dr.feature_maps.widths import check_max_encoded_columns
 from stream_dr.log.event import EventDraft
 from stream_dr.log.log import Log
 from stream_dr.models.limits import Limits, bound_state_bytes
@@ -109,12 +106,12 @@ def _check_table_texts(rows: Rows, learners: Sequence[Learner], limits: Limits) 
     A text that no model takes as a category may have more than `limits.max_text` characters.
     """
     for model in learners:
-        check_map_can_learn(feature_map_or_none(model.estimator.feature_map), rows)
+        check_map_can_learn(feature_map(model.estimator.feature_map), rows)
     for name, column in columns_by_name(rows).items():
         texts = column.dictionary.to_pylist() if isinstance(column, pa.DictionaryArray) else []
         longest = max(texts, key=len, default="")
         if len(longest) > limits.max_text and any(
-            is_category(model.estimator.feature_map, model.table, name, column_values(column)) for model in learners
+            is_category(feature_map(model.estimator.feature_map), model.table, name, column) for model in learners
         ):
             _check_text_lengths(f"category of column {name}", [longest], limits)
 
@@ -232,9 +229,10 @@ def _check_layout(estimator: Estimator, schema: Schema) -> None:
             "this stream's rows are sparse, and the feature map takes a table's columns. Leave it out."
         )
     if schema.layout == "table":
-        check_map_can_learn(feature_map_or_none(estimator.feature_map), row_of_missing_values(schema.families))
-        if estimator.stored_scatter() == "exact":
-            check_max_table_width(estimator.feature_map, schema.families)
+        mapping = feature_map(estimator.feature_map)
+        check_map_can_learn(mapping, row_of_missing_values(schema.families))
+        if estimator.stored_scatter() == "exact" and isinstance(mapping, Table):
+            check_max_encoded_columns(mapping, schema.families)
 
 
 def _check_width(estimator: Estimator, schema: Schema) -> None:

@@ -177,12 +177,7 @@ def check_workers(client: Client, min_memory_bytes: int = 0) -> None:
 def _refuse_other_versions(
     worker_address: str, worker_versions: dict[str, str], client_versions: dict[str, str]
 ) -> None:
-    """Raise ClusterError if worker and client versions differ.
-
-    worker_address: address of the worker.
-    worker_versions: versions on the worker.
-    client_versions: versions in the client process.
-    """
+    """Raise ClusterError if worker and client versions differ."""
     other = [f"{name} {version}" for name, version in worker_versions.items() if version != client_versions[name]]
     if other:
         mine = ", ".join(f"{name} {client_versions[name]}" for name in client_versions)
@@ -492,7 +487,8 @@ class _ClusterSums:
 
         # Merge the sums of neighbouring tasks on the workers until one sum remains.
         while len(parts) > 1:
-            pairs = [submit_checked(client, Sums.merge, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+            neighbours = zip(parts[::2], parts[1::2], strict=False)
+            pairs = [submit_checked(client, Sums.merge, a, b) for a, b in neighbours]
             parts = pairs + parts[2 * len(pairs) :]
 
         # Add up the rows that the log itself holds, while the workers add up the rows in shards.
@@ -553,22 +549,15 @@ class _ShardRows:
 
 
 def _sums_of_task(task: Task, context: _TaskContext, columns_to_multiply: np.ndarray, is_first_pass: bool) -> Sums:
-    """Return the sums of one pass of refine over a task's batches.
-
-    columns_to_multiply: (features, r), columns to multiply the scatter matrix by.
-    is_first_pass: True for the first pass, which also computes the moments of the rows again.
-    """
+    """Return the sums of one pass of refine over a task's batches."""
     return _sums_of_source(context, _ShardRows(task, context), columns_to_multiply, is_first_pass)
 
 
 def _sums_of_source(
     context: _TaskContext, source: Source, columns_to_multiply: np.ndarray, is_first_pass: bool
 ) -> Sums:
-    """Return the sums of one pass of refine over a source's rows.
-
-    columns_to_multiply: (features, r), columns to multiply the scatter matrix by.
-    is_first_pass: True for the first pass, which also computes the moments of the rows again.
-    """
+    """Return the sums of one pass of refine over a source's rows."""
+    # The first pass also computes the moments of the rows again.
     estimator = estimator_from_spec(context.spec)
     moments = estimator.moments(context.state)
     estimator, state, source, names = strip_feature_map(estimator, context.state, source, context.schema.names)

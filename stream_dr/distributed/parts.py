@@ -53,6 +53,7 @@ from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.models.entry import Spec
 from stream_dr.models.limits import Limits
+from stream_dr.models.model import Model
 from stream_dr.models.saved import estimator_from_spec
 from stream_dr.running.replay import Replay, ReplayCallback, ReplayReport, ReplaySettings
 from stream_dr.shards.dataset import Dataset, Shard, open_shard
@@ -239,7 +240,8 @@ def learn_task(
     """
     learners = [_Learner(estimator_from_spec(spec)) for spec in specs]
     estimators = [learner.estimator for learner in learners]
-    accumulators = [e.accumulator(s) for e, s in zip(estimators, initial_states or [None] * len(specs), strict=True)]
+    states = initial_states or [None] * len(specs)
+    accumulators = [e.accumulator(state) for e, state in zip(estimators, states, strict=True)]
     outlines = []
 
     for reference in task.references:
@@ -284,8 +286,10 @@ def representative_row(block: Block) -> Block:
     with a target. If no row has a target, the row is the batch's first row.
     """
     y = block.y
-    has_targets = y is not None and y.present is not None and y.present.any()
-    return block.take(np.flatnonzero(y.present)[:1] if has_targets else np.array([0]))
+    row = 0
+    if y is not None and y.present is not None and y.present.any():
+        row = int(np.argmax(y.present))
+    return block.take(np.array([row]))
 
 
 def read_batch(reference: Reference) -> Block:
@@ -384,10 +388,7 @@ class _PlanRun:
         return result
 
     def _report_batch(self, reference: Reference) -> None:
-        """Report the batch to learn next, unless another task has failed.
-
-        Raises OtherTaskFailed if another task of the plan has failed.
-        """
+        """Report the batch to learn next, or raise OtherTaskFailed."""
         self._check_other_tasks(reference)
         with self._lock:
             self._on_batch(reference)
@@ -459,6 +460,11 @@ def replay_in_parallel_tasks(
     return replay.run(_ParallelReplay(replay, plan_runner).append_and_learn_missing)
 
 
+def _learned_state(model: Model) -> State | None:
+    """Return a model's state, or None if it has learned no rows."""
+    return model.accumulator.freeze() if model.rows else None
+
+
 class _ParallelReplay:
     """One replay whose batches are learned in tasks.
 
@@ -496,13 +502,11 @@ class _ParallelReplay:
         if width:
             state_bytes = sum(m.estimator.state_bytes(width, labels) for m in merging)
         sized = [(r, shard.bytes / max(shard.rows, 1) * r.rows) for shard, r in missing]
-        plan = TaskPlan(
-            divide_into_tasks(sized, state_bytes),
-            tuple(m.spec for m in merging),
-            tuple(Recurrence(m.spec, m.accumulator.freeze() if m.rows else None) for m in others),
-            self._schema_with_batch(*missing[0]),
-            self._directory.limits,
-        )
+        tasks = divide_into_tasks(sized, state_bytes)
+        specs = tuple(m.spec for m in merging)
+        recurrences = tuple(Recurrence(m.spec, _learned_state(m)) for m in others)
+        schema = self._schema_with_batch(*missing[0])
+        plan = TaskPlan(tasks, specs, recurrences, schema, self._directory.limits)
         results = self._run(plan, self._count_batch)
         for result in results:
             if result.refusal is not None:
@@ -524,14 +528,8 @@ class _ParallelReplay:
             model.replace_state(state, self._directory.position)
 
     def _schema_with_batch(self, shard: Shard, batch_reference: Reference) -> Schema:
-        """Return the schema, extended by the columns of a batch.
-
-        All tasks put the columns of their batches in the order of this schema. If the stream
-        cannot accept the batch, an error names the batch and the reason.
-
-        shard: shard of the first batch that the log does not have yet.
-        batch_reference: reference to that batch.
-        """
+        """Return the schema, extended by the columns of a batch."""
+        # All tasks put the columns of their batches in the order of this schema.
         try:
             block = shard.read(batch_reference.batch)
             schema, limits = self._directory.schema, self._directory.limits

@@ -78,8 +78,9 @@ class ClassMeans(LinearClassifier):
 
         # Compute the mean within-class variance of a feature, or use 1 if only rounding error.
         # `within` is the sum of squares within classes.
-        within = float(moments.diagonal.sum()) - float((offsets**2).sum(axis=0) @ moments.label_weights)
-        smallest = EPS * float(moments.diagonal.sum())
+        total = float(moments.diagonal.sum())
+        within = total - float((offsets**2).sum(axis=0) @ moments.label_weights)
+        smallest = EPS * total
         variance = 1.0
         if within > smallest:
             variance = within / (moments.weight * len(offsets))

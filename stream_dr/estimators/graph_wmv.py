@@ -101,7 +101,8 @@ class GraphWMV(NeighbourhoodMethod):
         # Class indicators (sampled rows, classes): 1 for the class of each labelled row.
         known = np.flatnonzero(state.codes >= 0)
         shape = (len(state.codes), int(state.codes.max(initial=-1)) + 1)
-        labels = sp.csr_array((np.ones(len(known)), (known, state.codes[known])), shape=shape)
+        places = (known, state.codes[known])
+        labels = sp.csr_array((np.ones(len(known)), places), shape=shape)
 
         def multiply_by_laplacian(columns: np.ndarray) -> np.ndarray:
             """Multiply columns by the Laplacian L of all weights.
@@ -115,7 +116,8 @@ class GraphWMV(NeighbourhoodMethod):
                 # n has the number of rows of each class.
                 n = np.asarray(labels.sum(axis=0)).ravel()
                 C = self.beta + (self.alpha - self.beta) * np.eye(len(n))
-                out += (labels @ (C @ n))[:, None] * columns - labels @ (C @ (labels.T @ columns))
+                degrees = labels @ (C @ n)
+                out += degrees[:, None] * columns - labels @ (C @ (labels.T @ columns))
             return cast(np.ndarray, out)
 
         unit = self.scaling == "unit"

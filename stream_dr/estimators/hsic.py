@@ -147,7 +147,8 @@ def _hsic_in_blocks(
         part = slice(start, start + size)
         K = _kernel_matrix(X[part], X, x_sigma)
         L = _kernel_matrix(target_columns[part], target_columns, y_sigma)
-        of_rows[part], of_targets[part] = K @ weights, L @ weights
+        of_rows[part] = K @ weights
+        of_targets[part] = L @ weights
         joint += float(weights[part] @ ((K * L) @ weights))
 
     # Compute two terms from the row sums. With them, the result is that of centred kernels.
@@ -157,12 +158,9 @@ def _hsic_in_blocks(
 
 
 def _kernel_matrix(A: Rows, B: Rows, sigma: float | None) -> np.ndarray:
-    """Return the kernel values of two arrays of rows.
-
-    The result is (rows of A, rows of B).
-
-    sigma: width of the RBF kernel, or None for the linear kernel.
-    """
+    """Return kernel values (rows of A, rows of B), RBF of width sigma or linear."""
     from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
-    return np.asarray(linear_kernel(A, B) if sigma is None else rbf_kernel(A, B, gamma=0.5 / sigma**2))
+    if sigma is None:
+        return np.asarray(linear_kernel(A, B))
+    return np.asarray(rbf_kernel(A, B, gamma=0.5 / sigma**2))

@@ -165,8 +165,11 @@ def label_set_factors(
         factor 0.
     laplacian: "clique" or "star".
     """
-    share = np.divide(1.0, label_weights, out=np.zeros_like(label_weights), where=label_weights > 0)
-    part, edge = (label_weights, (label_weights > 0).astype(float)) if laplacian == "clique" else (share, share)
+    part = np.divide(1.0, label_weights, out=np.zeros_like(label_weights), where=label_weights > 0)
+    edge = part
+    if laplacian == "clique":
+        part = label_weights
+        edge = (label_weights > 0).astype(float)
     sizes = np.array([len(s) for s in label_sets], dtype=np.int64)
 
     # Add up `part` over the labels of each set. The sum is called `degree`.
@@ -176,4 +179,5 @@ def label_set_factors(
     degree = np.bincount(owner, weights=part[codes], minlength=len(label_sets))
 
     root = np.divide(1.0, np.sqrt(degree), out=np.zeros(len(label_sets)), where=degree > 0)
-    return sp.csr_matrix((edge[codes] * root[owner], (owner, codes)), shape=(len(label_sets), len(label_weights)))
+    shape = (len(label_sets), len(label_weights))
+    return sp.csr_matrix((edge[codes] * root[owner], (owner, codes)), shape=shape)

@@ -80,10 +80,7 @@ class Presences(NamedTuple):
 
 
 def _presences(X: Rows) -> Presences:
-    """Return the features that are present in each row.
-
-    X: rows, dense or CSR.
-    """
+    """Return the features that are present in each row."""
     if not isinstance(X, np.ndarray):
         return Presences(X.indptr, X.indices, X.data.astype(bool).astype(X.data.dtype))
     row_numbers, columns = np.nonzero(X)
@@ -236,10 +233,7 @@ class InformationGain(MappedMethod[MomentState], AdditiveEstimator):
         return np.zeros(self._n_mapped_features())
 
     def _n_mapped_features(self) -> int:
-        """Return the number of features to select from.
-
-        If there is a feature map, this is the number of columns that the map returns.
-        """
+        """Return the number of (mapped) features to select from."""
         return int(inner_projection(self.projection()).n_features)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:

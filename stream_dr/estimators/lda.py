@@ -245,12 +245,8 @@ class LDA(LinearClassifier, TwoStage):
         return np.where(within > ZERO_WITHIN_VARIANCE * total, within, total)
 
     def _between_scatter_along(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
-        """Return the between-class scatter (p,) along each component.
-
-        The value is a sum over classes. Each summand is the class's weight times the squared
-        distance, along the component, of the class mean from the mean of all rows. For a refined
-        solution, `priors` replace the classes' weights, because the solution was computed so.
-        """
+        """Return the between-class scatter (p,) along each component."""
+        # A refined solution was computed with `priors` in place of the classes' weights.
         centres = moments.project_offsets(loadings)
         if self.priors is None or solution_kind != "refined":
             return moments.label_weights @ centres**2

@@ -76,7 +76,8 @@ class LPP(NeighbourhoodMethod):
         """Return the projection that keeps neighbouring sampled rows together."""
         if not len(state.numbers):
             return projection_without_components(np.zeros(state.n_features))
-        graph = self.sample_graph(state, state.codes if self.label_aware else None)
+        codes = state.codes if self.label_aware else None
+        graph = self.sample_graph(state, codes)
         D = sp.diags_array(graph.degrees, format="csr")
         unit = self.scaling == "unit"
         return locality_projection(state.kept, D - graph.weights, D, self.n_components, self.gamma, unit)

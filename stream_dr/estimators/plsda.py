@@ -96,7 +96,9 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         remaining covariance is only rounding error.
         """
         most = self.n_components
-        return self.rotations(moments, most if isinstance(most, int) else len(moments.cross))
+        if not isinstance(most, int):
+            most = len(moments.cross)
+        return self.rotations(moments, most)
 
     def rotations(self, moments: Moments, max_rotations: int) -> Directions:
         """Return rotations and their squared covariances with the targets.

@@ -152,7 +152,8 @@ def centred_scaled_random_signs(labels: Sequence[Label], n_columns: int, seed: i
     while (equal := (signs == signs[0]).all(axis=0)).any():
         draw += 1
         signs[:, equal] = scaled_random_signs(labels, n_columns, seed, draw)[:, equal]
-    return np.asarray((signs - signs.mean(axis=0)) * np.sqrt(1.0 - 2.0 ** (1 - len(labels))))
+    scale = np.sqrt(1.0 - 2.0 ** (1 - len(labels)))
+    return np.asarray((signs - signs.mean(axis=0)) * scale)
 
 
 def scaled_random_signs(labels: Sequence[Label], n_columns: int, seed: int, draw_number: int = 0) -> np.ndarray:
@@ -175,4 +176,5 @@ def scaled_random_signs(labels: Sequence[Label], n_columns: int, seed: int, draw
         key = f"{seed}{redrawn}:{type(label).__name__}:{label}"
         digest = hashlib.shake_256(key.encode()).digest((n_columns + 7) // 8)
         rows.append(np.unpackbits(np.frombuffer(digest, dtype=np.uint8), count=n_columns))
-    return (2.0 * np.array(rows, dtype=np.float64).reshape(len(rows), n_columns) - 1.0) / float(np.sqrt(n_columns))
+    bits = np.array(rows, dtype=np.float64).reshape(len(rows), n_columns)
+    return (2.0 * bits - 1.0) / float(np.sqrt(n_columns))

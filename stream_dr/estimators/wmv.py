@@ -115,9 +115,7 @@ class WMV(Refinable):
         pairs: Any = ()
         if self.pair_weights is not None:
             pairs = self.pair_weights
-        if not isinstance(pairs, list | tuple) or not all(
-            isinstance(pair, list | tuple) and len(pair) == 3 and is_finite_number(pair[2]) for pair in pairs
-        ):
+        if not isinstance(pairs, list | tuple) or not all(map(_is_pair_weight, pairs)):
             raise InvalidParameter(f"pair_weights={pairs!r}; it must be a list of (label, label, number).")
 
     def keeps_scatter_per_class(self) -> bool:
@@ -130,11 +128,7 @@ class WMV(Refinable):
         return not self._has_equal_class_factors() or self.unlabelled == "use"
 
     def _has_equal_class_factors(self) -> bool:
-        """True if all classes' scatter matrices have the same factor.
-
-        The components are eigenvectors of a sum. In this sum, the scatter matrix of each class is
-        multiplied by a factor.
-        """
+        """True if all classes' scatter matrices have one factor in the sum."""
         return self.pairs == "share" and not self.pair_weights
 
     def class_pair_weights(self, moments: Moments) -> np.ndarray:
@@ -204,7 +198,9 @@ class WMV(Refinable):
 
         # Make an array of the factors of all learned labels, also of labels with too few rows.
         # A label with too few rows has the factor 0, unless all classes have the same factor.
-        by_label = np.full(len(m.present), factors[0] if self._has_equal_class_factors() and classes else 0.0)
+        by_label = np.zeros(len(m.present))
+        if self._has_equal_class_factors() and classes:
+            by_label[:] = factors[0]
         by_label[m.present] = factors[:classes]
         for factor, scatter in zip(by_label - unlabelled, state.class_scatter.scatter, strict=True):
             total += factor * state.scale * scatter * m.scale[:, None] * m.scale
@@ -232,10 +228,7 @@ class WMV(Refinable):
         return vectors[:, :p], values[:p]
 
     def _with_unlabelled_class(self, m: Moments) -> Moments:
-        """Return moments in which unlabelled rows are one more class.
-
-        If no rows without a label were learned, the moments are returned unchanged.
-        """
+        """Return moments in which unlabelled rows are one more class."""
         weight = m.weight - m.label_weights.sum()
         if self.unlabelled == "skip" or not weight > 1e-12 * m.weight:
             return m
@@ -263,7 +256,8 @@ class WMV(Refinable):
         C = np.diag(factors / n) - self.class_pair_weights(moments)
         roots, turn = np.linalg.eigh(inner @ C @ inner.T)
         vectors = basis @ turn
-        if share > 0.0 or (roots < -len(roots) * EPS * np.abs(roots).max(initial=0.0)).any():
+        rounding = len(roots) * EPS * np.abs(roots).max(initial=0.0)
+        if share > 0.0 or (roots < -rounding).any():
             raise NeedsRefine(
                 "only the diagonal of Cxx is stored (it is past 4,096 features), and where the scatter of "
                 "the classes themselves is to be large its axes would be single features. Call refine(source), give "
@@ -272,5 +266,11 @@ class WMV(Refinable):
 
         # Solve for the between-class part plus the negative within-class part.
         G = vectors * np.sqrt(np.maximum(roots, 0.0))
-        loadings, values = positive_scatter_sum_eigenpairs(G, 2.0, np.einsum("ij,ij->i", G, G) - share * within, -1.0)
+        diagonal = np.einsum("ij,ij->i", G, G) - share * within
+        loadings, values = positive_scatter_sum_eigenpairs(G, 2.0, diagonal, -1.0)
         return loadings, values
+
+
+def _is_pair_weight(pair: object) -> bool:
+    """True for a list or tuple (label, label, number)."""
+    return isinstance(pair, list | tuple) and len(pair) == 3 and is_finite_number(pair[2])

@@ -34,6 +34,7 @@ from stream_dr.batch.block import Block, Rows
 from stream_dr.batch.matrix import columns_to_write, read_table, table_from_arrow
 from stream_dr.batch.parsing import are_probably_measurements, parse_targets
 from stream_dr.batch.rows import RepeatableBatches, Source, as_block
+from stream_dr.batch.sparse import pad_with_zero_columns
 from stream_dr.batch.targets import class_targets, continuous_targets, drop_rows_without_target, label_array
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, InvalidTargets, StreamDRError
@@ -268,26 +269,33 @@ def suggest(
     ('accuracy', True)
     """
     progress = progress or (lambda stage, done, total: None)
-    if isinstance(X, Source):
-        blocks = X.events()
-    else:
-        blocks = RepeatableBatches([as_block(X, y)]).events()
-    sample, read = sample_rows_with_target((block for _, block in blocks), target, progress)
+    source = X if isinstance(X, Source) else RepeatableBatches([as_block(X, y)])
+    sample, read = sample_rows_with_target((block for _, block in source.events()), target, progress)
     if target == "auto":
         _refuse_many_labels(sample)
 
-    table = feature_map or (suitable_map_spec(sample.X, {"map": "table"}) if sample.table else {})
-    map_params = {}
-    if sample.table:
-        map_params = {"feature_map": table}
+    table = feature_map or {}
+    if sample.table and not table:
+        table = suitable_map_spec(sample.X, {"map": "table"})
+    map_params = {"feature_map": table} if sample.table else {}
     methods = [*_methods_to_compare(sample, table), *_baselines(sample.y.kind)]
     outcomes, folds, tested = _score_all_folds(sample, methods, map_params, _make_folds(sample, time), progress)
 
-    lines = [_average_over_folds(method, measured[:folds]) for method, measured in zip(methods, outcomes, strict=True)]
+    lines = _rank_methods(methods, [measured[:folds] for measured in outcomes])
+    measure = "accuracy" if sample.y.kind == "class" else "R2"
+    return Comparison(measure, sample.rows, read, folds, tuple(lines), tested)
+
+
+def _rank_methods(methods: list[_Method], outcomes: list[list[MethodResult]]) -> list[MethodResult]:
+    """Return the average result of each method, then of each baseline, the best score first.
+
+    Raises InvalidParameter if no method could learn the rows.
+    """
+    lines = [_average_over_folds(method, results) for method, results in zip(methods, outcomes, strict=True)]
     lines.sort(key=lambda line: (not line.key, -np.nan_to_num(line.score, nan=-np.inf)))
     if np.isnan(lines[0].score):
         raise InvalidParameter(f"no method could learn these rows: {lines[0].cannot}")
-    return Comparison("accuracy" if sample.y.kind == "class" else "R2", sample.rows, read, folds, tuple(lines), tested)
+    return lines
 
 
 def _refuse_many_labels(sample: Block) -> None:
@@ -358,10 +366,14 @@ def default_estimator_spec(first_batch: Block, map_spec: JsonDict) -> tuple[str,
     words = "words" in kind
     if first_batch.y is None:
         # Rows of words and wide rows need `refine`, which needs a number of components.
-        return "pca", {"n_components": 10} if words or first_batch.features > MAX_EXACT_WIDTH else {}
+        if words or first_batch.features > MAX_EXACT_WIDTH:
+            return "pca", {"n_components": 10}
+        return "pca", {}
     if first_batch.y.kind == "class":
         return "lda", RIDGES[kind]
-    return "opls", RIDGES[kind] if words else {}
+    if words:
+        return "opls", RIDGES[kind]
+    return "opls", {}
 
 
 def ridge_row_kind(batch: Block, map_spec: JsonDict | None) -> str:
@@ -410,8 +422,8 @@ def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
     # Compare also the default method on random Fourier features, a nonlinear feature map.
     # The map's gamma is 1 / (sum of the columns' variances).
     if not sample.sparse and not sample.table:
-        variance = float(sample.X.var(axis=0).sum())
-        fourier = {"map": "random_fourier", "n_features": 500, "gamma": float(f"{1 / variance if variance else 1:.2g}")}
+        variance = float(sample.X.var(axis=0).sum()) or 1.0
+        fourier = {"map": "random_fourier", "n_features": 500, "gamma": float(f"{1 / variance:.2g}")}
         choices.append((key, {"gamma": 1.0, "feature_map": fourier}))
 
     return [_Method(_method_text(key, params), key, params) for key, params in choices]
@@ -419,18 +431,21 @@ def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
 
 def _method_text(key: str, params: JsonDict) -> str:
     """Return a method as text, such as "lda gamma=1.0"."""
-    return " ".join([key, *(f"{k}={v['map'] if isinstance(v, dict) else v}" for k, v in params.items())])
+    words = [key]
+    for name, value in params.items():
+        if isinstance(value, dict):
+            value = value["map"]
+        words.append(f"{name}={value}")
+    return " ".join(words)
 
 
 def _baselines(target_kind: str) -> list[_Method]:
-    """Return the three baselines for a kind of targets.
-
-    target_kind: "class" (one label for each row) or "continuous" (numbers).
-    """
+    """Return the three baselines for class or continuous targets."""
     constant = _MEAN
     if target_kind == "class":
         constant = _MOST_FREQUENT
-    return [_Method(constant, "", {}), _Method("pca", "", {"n_components": 10}), _Method(_ALL_FEATURES, "", {})]
+    pca = _Method("pca", "", {"n_components": 10})
+    return [_Method(constant, "", {}), pca, _Method(_ALL_FEATURES, "", {})]
 
 
 def _average_over_folds(method: _Method, fold_results: list[MethodResult]) -> MethodResult:
@@ -509,7 +524,8 @@ def _score_constant_baseline(baseline: str, train: Block, test: Block) -> Method
         model = DummyClassifier(strategy="most_frequent")
     else:
         model = DummyRegressor()
-    predicted = model.fit(np.zeros((train.rows, 1)), _targets_for_sklearn(train)).predict(np.zeros((test.rows, 1)))
+    model.fit(np.zeros((train.rows, 1)), _targets_for_sklearn(train))
+    predicted = model.predict(np.zeros((test.rows, 1)))
     score = _accuracy_or_r2(_targets_for_sklearn(test), predicted)
     return MethodResult(baseline, "", {}, score, cannot="tell rows apart")
 
@@ -530,24 +546,22 @@ def _score_linear_baseline(estimator_with_feature_map: Estimator, train: Block, 
     state = estimator_with_feature_map.state_
     if isinstance(state, MappedState) and state.table is not None:
         table_map = feature_map_of(state.feature_map)
-        X, Z = (map_table_rows(table_map, state.table, rows) for rows in (X, Z))
+        X = map_table_rows(table_map, state.table, X)
+        Z = map_table_rows(table_map, state.table, Z)
     if sp.issparse(X) and X.shape[1] <= MAX_DENSE_COLUMNS:
         X = X.toarray()
         Z = Z.toarray()
 
-    predicted = _new_linear_model(train, standardize=not sp.issparse(X)).fit(X, _targets_for_sklearn(train)).predict(Z)
-    score = _accuracy_or_r2(_targets_for_sklearn(test), predicted)
+    model = _new_linear_model(train, standardize=not sp.issparse(X))
+    model.fit(X, _targets_for_sklearn(train))
+    score = _accuracy_or_r2(_targets_for_sklearn(test), model.predict(Z))
     seconds = perf_counter() - start
     cannot = "reduce, merge, unlearn, learn row by row"
     return MethodResult(_ALL_FEATURES, "", {}, score, X.shape[1], seconds, X.data.nbytes, cannot)
 
 
 def _missing_abilities_text(estimator: Estimator, target_kind: str) -> str:
-    """Return an estimator's missing abilities, such as "predict, merge".
-
-    target_kind: "class" if the targets are labels, "continuous" if the targets are numbers.
-        Probabilities are an ability for labels only.
-    """
+    """Return an estimator's missing abilities, such as "predict, merge"."""
     abilities = {
         "predict": isinstance(estimator, Predictor),
         "give probabilities": isinstance(estimator, LinearClassifier) or target_kind != "class",
@@ -603,8 +617,10 @@ def _accuracy_or_r2(truth: np.ndarray, predicted: np.ndarray) -> float:
     """
     if truth.dtype != np.float64:
         return float((truth == predicted).mean())
+    errors = ((truth - predicted) ** 2).sum(0)
+    deviations = ((truth - truth.mean(0)) ** 2).sum(0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return float(np.mean(1.0 - ((truth - predicted) ** 2).sum(0) / ((truth - truth.mean(0)) ** 2).sum(0)))
+        return float(np.mean(1.0 - errors / deviations))
 
 
 def _make_folds(sample: Block, in_time_order: bool) -> list[_Fold]:
@@ -730,7 +746,7 @@ def _concatenate_blocks(blocks: list[Block]) -> Block:
         X: Rows = table_from_arrow(pa.concat_tables(tables, promote_options="permissive"))
     elif blocks[0].sparse:
         width = max(block.features for block in blocks)
-        X = sp.vstack([sp.csr_matrix((x.data, x.indices, x.indptr), shape=(x.shape[0], width)) for x in rows], "csr")
+        X = sp.vstack([pad_with_zero_columns(x, width) for x in rows], "csr")
     else:
         X = np.vstack(rows)
 

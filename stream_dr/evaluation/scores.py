@@ -141,7 +141,8 @@ class LabelScores:
 
         # Number the bins of all labels consecutively, so that one bincount fills all histograms.
         labels = np.arange(true_label_masks.shape[1])
-        bins = labels * BINS + np.clip(((label_scores + 1.0) * (BINS / 2)).astype(np.int64), 0, BINS - 1)
+        levels = ((label_scores + 1.0) * (BINS / 2)).astype(np.int64)
+        bins = labels * BINS + np.clip(levels, 0, BINS - 1)
         for side, mask in enumerate((true_label_masks, ~true_label_masks)):
             counts = np.bincount(bins[mask], minlength=len(labels) * BINS)
             self._histograms[side] += counts.reshape(len(labels), BINS)
@@ -158,9 +159,15 @@ class LabelScores:
 
         total = self._counts.sum(0)
         micro = 2 * total[0] + total[1] + total[2]
+        accuracy = float("nan")
+        if self._rows:
+            accuracy = self._exact_matches / self._rows
+        micro_f1 = float("nan")
+        if micro:
+            micro_f1 = float(2 * total[0] / micro)
         return {
-            "accuracy": self._exact_matches / self._rows if self._rows else float("nan"),
-            "micro_f1": float(2 * total[0] / micro) if micro else float("nan"),
+            "accuracy": accuracy,
+            "micro_f1": micro_f1,
             "macro_f1": _mean_or_nan(f1),
             "auc": self._mean_auc_over_labels(),
             "rows": self._rows,
@@ -182,14 +189,16 @@ class LabelScores:
 
         # Count the pairs of rows in which the row without the label has the smaller score.
         below = np.cumsum(absent, axis=1) - absent
-        areas = (present * (below + absent / 2)).sum(1) / np.maximum(present.sum(1) * absent.sum(1), 1)
-        return _mean_or_nan(areas)
+        ordered = (present * (below + absent / 2)).sum(1)
+        pairs = present.sum(1) * absent.sum(1)
+        return _mean_or_nan(ordered / np.maximum(pairs, 1))
 
     def _grow_to_labels(self, n_labels: int) -> None:
         """Add zero counts for new labels, up to `n_labels` labels."""
         known = len(self._counts)
         if n_labels > known:
-            self._counts = np.vstack([self._counts, np.zeros((n_labels - known, 3), np.int64)])
+            no_counts = np.zeros((n_labels - known, 3), np.int64)
+            self._counts = np.vstack([self._counts, no_counts])
             new = np.zeros((2, n_labels - known, BINS), np.int64)
             # No earlier row had the new label. Its score for each earlier row counts as −1.
             new[1, :, 0] = self._rows

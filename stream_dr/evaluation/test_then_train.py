@@ -191,10 +191,13 @@ class LinearProbe:
     def predict(self, Z: Rows) -> np.ndarray:
         """Classify projected rows, as `Probe.predict` describes."""
         if self._constant is not None:
-            return np.full((Z.shape[0], self._labels) if self._multilabel else Z.shape[0], self._constant)
+            shape = (Z.shape[0], self._labels) if self._multilabel else Z.shape[0]
+            return np.full(shape, self._constant)
 
         predicted = np.asarray(self._model.predict(self._scale_columns(Z)))
-        return np.clip(predicted.reshape(Z.shape[0], -1), -1.0, 1.0) if self._multilabel else predicted
+        if self._multilabel:
+            predicted = np.clip(predicted.reshape(Z.shape[0], -1), -1.0, 1.0)
+        return predicted
 
     def _scale_columns(self, Z: Rows) -> Rows:
         """Divide each coordinate of projected rows by its scale."""
@@ -236,11 +239,8 @@ def label_presence_means(sample: ProbeSample) -> tuple[np.ndarray, np.ndarray | 
 
 
 def _column_scales(Z: Rows) -> np.ndarray:
-    """Return the scale of each coordinate of projected rows, (components,).
-
-    The scale of dense rows is the standard deviation. The scale of sparse rows is the root mean
-    square, because sparse rows that are centred would not be sparse any more.
-    """
+    """Return the scale (components,) of each coordinate of projected rows."""
+    # Sparse rows are not centred, so that they stay sparse. Their scale is the root mean square.
     if sp.issparse(Z):
         return np.asarray(np.sqrt(Z.multiply(Z).mean(0))).ravel()
     return np.asarray(Z.std(0))
@@ -309,8 +309,12 @@ class RowSample:
             return project(reservoir.kept)
 
         # Remove the rows that are no longer in the sample, because newer rows replaced them.
-        parts = [(numbers, rows, np.flatnonzero(np.isin(numbers, reservoir.numbers))) for numbers, rows in self._tables]
-        self._tables = [(numbers[kept], rows.take(kept)) for numbers, rows, kept in parts if len(kept)]
+        sampled = []
+        for numbers, rows in self._tables:
+            kept = np.flatnonzero(np.isin(numbers, reservoir.numbers))
+            if len(kept):
+                sampled.append((numbers[kept], rows.take(kept)))
+        self._tables = sampled
         return np.vstack([project(rows.X) for _, rows in self._tables])
 
 
@@ -523,12 +527,15 @@ class ShuffledSource:
         # Each row is assigned to one turn at random, and is yielded only in this turn.
         turns = max(64, len(blocks))
         turn_of_row = [rng.integers(0, turns, block.rows) for block in blocks]
-        order = ((i, turn) for turn in range(turns) for i in rng.permutation(len(blocks)).tolist())
-        pieces = ((i, rng.permutation(np.flatnonzero(turn_of_row[i] == turn))) for i, turn in order)
-
-        for number, (i, rows) in enumerate((i, rows) for i, rows in pieces if len(rows)):
-            if number > after and (until is None or number <= until):
-                yield number, blocks[i].take(rows)
+        number = -1
+        for turn in range(turns):
+            for i in rng.permutation(len(blocks)).tolist():
+                rows = rng.permutation(np.flatnonzero(turn_of_row[i] == turn))
+                if not len(rows):
+                    continue
+                number += 1
+                if number > after and (until is None or number <= until):
+                    yield number, blocks[i].take(rows)
 
 
 class _Evaluation:
@@ -584,7 +591,8 @@ class _Evaluation:
             previous = [self._last_codes, *truth[:-1]]
             self._last_codes = truth[-1]
             if self._schema.target_kind == "class":
-                predicted = np.array([codes[0] if codes else 0 for codes in previous], np.int64)
+                first_codes = [codes[0] if codes else 0 for codes in previous]
+                predicted = np.array(first_codes, np.int64)
             else:
                 predicted = np.where(self._label_array(previous), 1.0, -1.0)
             self._count_predictions((NO_CHANGE, _NO_CHANGE_PROBE), truth, predicted)
@@ -612,14 +620,14 @@ class _Evaluation:
 
             # A linear projection maps class means of rows to class means of projected rows.
             # If the projection is not linear, pass None. Probes then use means of projected rows.
-            linear = projection.kind in ("linear", "columns")
-            sample = ProbeSample(
-                self._sample.project_sampled_rows(projection.apply),
-                y,
-                projection.apply(means) if linear else None,
-                projection.apply(others) if linear and self._schema.target_kind == "multilabel" else None,
-                len(self._labels),
-            )
+            Z = self._sample.project_sampled_rows(projection.apply)
+            projected_means = None
+            projected_others = None
+            if projection.kind in ("linear", "columns"):
+                projected_means = projection.apply(means)
+                if self._schema.target_kind == "multilabel":
+                    projected_others = projection.apply(others)
+            sample = ProbeSample(Z, y, projected_means, projected_others, len(self._labels))
             for probe in self._settings.probes:
                 self._probes[name, probe] = fit_probe(probe, sample, self._settings.neighbours)
 
@@ -643,12 +651,13 @@ class _Evaluation:
         n_unlabelled: number of rows without a target, for the scores of the baseline.
         """
         # A model that was not solved yet has 0 components.
-        components = {name: projection.n_components for name, projection in self._projections.items()}
-        scores = [
-            Score(name, probe, components.get(name, 0), self._scores_of_pair((name, probe)))
-            for name in self._models
-            for probe in self._settings.probes
-        ]
+        scores = []
+        for name in self._models:
+            n_components = 0
+            if name in self._projections:
+                n_components = self._projections[name].n_components
+            for probe in self._settings.probes:
+                scores.append(Score(name, probe, n_components, self._scores_of_pair((name, probe))))
         if self._settings.baseline:
             figures = self._scores_of_pair((NO_CHANGE, _NO_CHANGE_PROBE))
             figures |= self._label_repeat_shares()
@@ -657,12 +666,7 @@ class _Evaluation:
         return scores
 
     def _scores_of_pair(self, model_and_probe: tuple[str, str]) -> dict[str, float]:
-        """Return the scores of one model with one classifier.
-
-        model_and_probe: pair (name of the model, name of the classifier).
-
-        The scores are NaN if no row was tested.
-        """
+        """Return the scores of a model with a classifier, NaN before a test."""
         if self._schema.target_kind == "multilabel":
             return self._label_scores.get(model_and_probe, LabelScores()).scores_by_name()
         return self._class_scores.get(model_and_probe, ClassScores()).scores_by_name()
@@ -681,8 +685,9 @@ class _Evaluation:
             codes = np.zeros(0, np.int64)
         if self._schema.target_kind != "class" or len(codes) < 2:
             return {}
+        unchanged = codes[1:] == codes[:-1]
         shares = np.bincount(codes) / len(codes)
-        return {"unchanged": float((codes[1:] == codes[:-1]).mean()), "by_chance": float(shares @ shares)}
+        return {"unchanged": float(unchanged.mean()), "by_chance": float(shares @ shares)}
 
     def admit(self, block: Block) -> Block:
         """Return a batch with its columns in the order of the first batch.
@@ -707,10 +712,7 @@ class _Evaluation:
         return block
 
     def _label_codes_by_row(self, block: Block) -> list[list[int]]:
-        """Return a list with each row's list of label codes.
-
-        The label codes of the batch are translated to the label codes of this evaluation.
-        """
+        """Return each row's label codes, as this evaluation numbers the labels."""
         codes = tuple(self._labels[label] for label in block.y.labels)
         rows = block.y._replace(labels=codes).targets_by_row()
         return [[code] for code in rows] if self._schema.target_kind == "class" else rows

@@ -160,10 +160,13 @@ def nystroem(
 def feature_map(spec: Any) -> Any:
     """Return the feature map that a spec describes.
 
-    Raises InvalidParameter if the spec is not valid.
+    None, which means no feature map, is returned unchanged. Raises InvalidParameter if the spec is
+    not valid.
 
-    spec: a dict of the map's name and parameters, or the JSON of this dict.
+    spec: a dict of the map's name and parameters, or the JSON of this dict, or None.
     """
+    if spec is None:
+        return None
     values = spec
     if isinstance(spec, str):
         try:

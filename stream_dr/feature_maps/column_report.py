@@ -22,10 +22,9 @@ from stream_dr.feature_maps.table_columns import (
     update_column_statistics,
 )
 from stream_dr.feature_maps.widths import (
-    InferredKind,
-    decide_kind,
     diagonal_only_reason,
     hashed_columns_per_text,
+    kind_and_reason,
 )
 
 MANY = 8
@@ -183,15 +182,14 @@ def describe(rows: pa.RecordBatch | Iterable[pa.RecordBatch], spec: dict[str, An
 
     # Infer the kinds first, because text columns share a number of hashed words.
     inferred = {name: _infer_kind_from_batches(name, batches, table_map) for name in names}
-    begins = {name: inferred[name].kind for name in names if inferred[name].kind}
-    words = hashed_columns_per_text(table_map.encoding(), [TableColumn(name) for name in names], begins)
+    words = hashed_columns_per_text(table_map, (kind for kind, _ in inferred.values()))
 
     reported = [_report_column(name, batches, inferred[name], table_map, words) for name in names]
     problems += [problem for _, _, problem in reported if problem]
     # For the map `text` the scatter is always diagonal, so there is no note.
     note = ""
     if (spec or {}).get("map") != "text":
-        note = diagonal_only_reason(table_map.encoding(), [statistics for _, statistics, _ in reported])
+        note = diagonal_only_reason(table_map, [statistics for _, statistics, _ in reported])
     columns = tuple(report for report, _, _ in reported)
     return TableReport(sum(batch.num_rows for batch in batches), columns, tuple(problems), note)
 
@@ -209,8 +207,8 @@ def _table_map_of_spec(spec: dict[str, Any]) -> Table:
     return Table(n_words=text.n_features, as_={text.column: "text"} if text.column else None)
 
 
-def _infer_kind_from_batches(name: str, batches: list[pa.RecordBatch], table_map: Table) -> InferredKind:
-    """Return the inferred kind of a column.
+def _infer_kind_from_batches(name: str, batches: list[pa.RecordBatch], table_map: Table) -> tuple[str, str]:
+    """Return the inferred kind of a column, and the reason.
 
     The first batch with a value of the column decides.
 
@@ -218,17 +216,16 @@ def _infer_kind_from_batches(name: str, batches: list[pa.RecordBatch], table_map
     batches: batches of the table. A later batch may lack the column.
     table_map: map with the kinds that the user declares.
     """
-    overrides = table_map.column_overrides()
-    inferred = InferredKind("", "")
+    inferred = "", ""
     for batch in batches:
         column = find_column(batch, name)
-        if column is not None and not inferred.kind:
-            inferred = decide_kind(name, column_values(column), overrides)
+        if column is not None and not inferred[0]:
+            inferred = kind_and_reason(name, column, table_map)
     return inferred
 
 
 def _report_column(
-    name: str, batches: list[pa.RecordBatch], inferred: InferredKind, table_map: Table, n_hashed_words: int
+    name: str, batches: list[pa.RecordBatch], inferred: tuple[str, str], table_map: Table, n_hashed_words: int
 ) -> tuple[ColumnReport, TableColumn, str]:
     """Return a column's report, its statistics and an error.
 
@@ -237,11 +234,12 @@ def _report_column(
 
     name: name of the column.
     batches: batches of the table. A later batch may lack the column.
-    inferred: kind of the column.
+    inferred: kind of the column, and the reason.
     table_map: map by which the column is encoded.
     n_hashed_words: number of hashed words, if the column is a text.
     """
-    encoding, column, width, problem = table_map.encoding(), TableColumn(name), 0, ""
+    kind, why = inferred
+    column, width, problem = TableColumn(name), 0, ""
     values = set[object]()
     missing = 0
 
@@ -253,17 +251,17 @@ def _report_column(
         read = column_values(given)
         values |= set(read.labels if read.has_texts else np.unique(read.values[~read.missing]).tolist())
         missing += given.null_count
-        if inferred.kind and not column.kind:
-            column, width = start_column(column, inferred.kind, n_hashed_words, width)
+        if kind and not column.kind:
+            column, width = start_column(column, kind, n_hashed_words, width)
         try:
             if column.is_encoded and not problem:
-                column, width = update_column_statistics(column, read_column(column, batch), encoding, width)
+                column, width = update_column_statistics(column, read_column(column, batch), table_map, width)
         except StreamDRError as e:
             problem = str(e)
 
     description = _describe_encoding(column, table_map)
     options = _argument_texts_changing_encoding(column)
-    report = ColumnReport(name, inferred.kind, inferred.why, description, width, len(values), missing, options)
+    report = ColumnReport(name, kind, why, description, width, len(values), missing, options)
     return report, column, problem
 
 

@@ -113,13 +113,11 @@ class RandomFourier(FeatureMap):
     def with_first_batch_parameters(self, block: Block) -> "RandomFourier":
         """Return the map with a number as gamma.
 
-        If gamma is None, it becomes 1/d, where d is the number of features of the batch. For
-        sparse rows without a declared width, it becomes 1.
+        The gamma of this map must be None. It becomes 1/d, where d is the number of features of the
+        batch. For sparse rows without a declared width, it becomes 1.
 
         block: the first batch.
         """
-        if self.has_final_parameters:
-            return self
         # Sparse rows without a declared width may get wider, so their width is not used.
         declared = not block.sparse or block.width_stated
         return replace(self, gamma=1.0 / max(1, block.features) if declared else 1.0)
@@ -150,12 +148,9 @@ class RandomFourier(FeatureMap):
     def could_become_after_batch(self, other: FeatureMap) -> bool:
         """Return True if this map can become `other`.
 
-        The gamma of this map must be None, the gamma of `other` a number, and all other parameters
-        equal.
+        The gamma of this map must be None, and all parameters except gamma must be equal.
         """
-        if self.has_final_parameters or not isinstance(other, RandomFourier):
-            return False
-        return replace(other, gamma=self.gamma) == self
+        return isinstance(other, RandomFourier) and replace(other, gamma=None) == self
 
     def max_mapped_columns(self, n_input_columns: int) -> int:
         """Return the number D of columns of mapped rows.

@@ -61,14 +61,8 @@ class Polynomial(FeatureMap):
     coef0: float = 1.0
     seed: int = 0
 
-    @property
-    def first_row_fixes_width(self) -> bool:
-        """True, because the first row fixes the number of features.
-
-        The columns of mapped rows are products of features. With another number of features there
-        would be other products.
-        """
-        return True
+    first_row_fixes_width = True
+    """True, because with another number of features there would be other products."""
 
     def product_count(self, n_features: int) -> int:
         """Return the number of different products of `degree` factors.

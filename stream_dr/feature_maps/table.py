@@ -26,7 +26,7 @@ Mapping a row costs O(columns), and O(words) for texts.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -43,8 +43,8 @@ from stream_dr.checks import FEATURE_COUNT_LIMIT, ROW_COUNT_LIMIT, check_within,
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows
 from stream_dr.feature_maps import table_columns
 from stream_dr.feature_maps.feature_map import FeatureMap, is_finite_number
-from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, SIZES, WORDS_IN_ALL, EncodingSpec, TableColumn, Words
-from stream_dr.feature_maps.widths import AS, ColumnOverrides, decide_kind, hashed_columns_per_text
+from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, SIZES, WORDS_IN_ALL, TableColumn, TableMap, Words
+from stream_dr.feature_maps.widths import AS, hashed_columns_per_text, kind_and_reason
 
 ENTRIES_AT_ONCE = 1 << 19
 """Largest number of entries of mapped rows in memory at a time."""
@@ -71,7 +71,7 @@ class TableState(NamedTuple):
     columns: tuple[TableColumn, ...] = ()
     mixed: bool = False
 
-    def check(self, table_map: "Table | Text") -> None:
+    def check(self, table_map: TableMap) -> None:
         """Raise DamagedFile unless the statistics are valid.
 
         The statistics must be consistent and fit the map. Each of the `width` columns of mapped
@@ -85,10 +85,9 @@ class TableState(NamedTuple):
             actual = f"{len(self.names)} columns"
             raise field_error(self, "columns", actual, "of distinct names, and one of a map of texts")
 
-        encoding = table_map.encoding()
         for column in self.columns:
-            column.check(encoding, (None if isinstance(table_map, Table) else ("", "text")))
-        indices = (column.mapped_column_indices(encoding) for column in self.columns)
+            column.check(table_map, (None if isinstance(table_map, Table) else ("", "text")))
+        indices = (column.mapped_column_indices(table_map) for column in self.columns)
         places = np.concatenate([np.zeros(0, dtype=np.int64), *indices])
         if len(places) != self.width or not np.array_equal(np.sort(places), np.arange(self.width)):
             raise field_error(self, "width", f"{self.width}", f"the {len(places)} columns that are made, each once")
@@ -100,7 +99,7 @@ class TableState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table(FeatureMap):
+class Table(TableMap):
     """Map of rows with mixed columns to numbers.
 
     Attributes
@@ -138,10 +137,6 @@ class Table(FeatureMap):
     as_: dict[str, str] | None = None
     impute: str | float = "mean"
 
-    by_name: ClassVar[bool] = True
-    sparse: ClassVar[bool] = True
-    learns: ClassVar[bool] = True
-
     def max_mapped_columns(self, n_input_columns: int) -> int:
         """Return the largest number of columns of mapped rows.
 
@@ -174,23 +169,31 @@ class Table(FeatureMap):
         if self.impute != "mean" and not is_finite_number(self.impute):
             raise InvalidParameter(f"impute={self.impute!r} of table; it must be 'mean' or a finite number.")
 
-    def encoding(self) -> EncodingSpec:
-        """Return the settings that apply to all columns."""
-        one_hot = tuple(self.one_hot)
-        hashed = tuple(self.hash)
-        return EncodingSpec(self.max_categories, self.n_hashed, Words(self.n_words or 0), self.impute, one_hot, hashed)
+    @property
+    def words(self) -> Words:
+        """Encoding of texts."""
+        return Words(self.n_words or 0)
 
-    def empty_statistics(self, rows: pa.RecordBatch) -> TableState:
-        """Return empty statistics for the columns of a table.
+    def column_names(self, rows: pa.RecordBatch) -> Sequence[str]:
+        """Return the names of all columns of a table.
 
         rows: rows of the table.
         """
-        return TableState(columns=tuple(TableColumn(name) for name in rows.schema.names))
+        names: list[str] = rows.schema.names
+        return names
 
-    def column_overrides(self) -> ColumnOverrides:
-        """Return the settings for single columns."""
-        named = (tuple(self.drop), tuple(self.keep), (*self.one_hot, *self.hash))
-        return ColumnOverrides(*named, tuple((self.as_ or {}).items()))
+    def declared_kind(self, name: str) -> str | None:
+        """Return the kind that the user has declared for a column, or None.
+
+        The kind of a column in `drop` is "dropped". Columns in `one_hot` and `hash` are categories,
+        unless `as_` has another kind.
+
+        name: name of the column.
+        """
+        if name in self.drop:
+            return "dropped"
+        kinds = dict.fromkeys([*self.one_hot, *self.hash], "category")
+        return (kinds | (self.as_ or {})).get(name)
 
     def bytes(self, n_input_columns: int) -> int:
         """Return an estimate of the statistics' memory in bytes.
@@ -201,7 +204,7 @@ class Table(FeatureMap):
 
 
 @dataclass(frozen=True)
-class Text(Words, FeatureMap):
+class Text(Words, TableMap):
     """Map of texts to hashed words or n-grams.
 
     The attributes except `idf` and `column` are parameters of scikit-learn's HashingVectorizer or
@@ -220,10 +223,6 @@ class Text(Words, FeatureMap):
     idf: bool = True
     column: str | None = None
 
-    by_name: ClassVar[bool] = True
-    sparse: ClassVar[bool] = True
-    learns: ClassVar[bool] = True
-
     def max_mapped_columns(self, n_input_columns: int) -> int:
         """Return the number of output columns.
 
@@ -239,18 +238,19 @@ class Text(Words, FeatureMap):
             raise InvalidParameter(
                 f"ngram_range={self.ngram_range!r} of text; it must be two integers, 1 ≤ least ≤ most."
             )
-        self.encoding().words.check()
+        self.words.check()
         if self.column is not None and not isinstance(self.column, str):
             raise InvalidParameter(f"column={self.column!r} of text; it must be a column's name, or None.")
 
-    def encoding(self) -> EncodingSpec:
-        """Return the settings for the column of texts."""
+    @property
+    def words(self) -> Words:
+        """Encoding of texts."""
         settings = dict(vars(self))
         del settings["column"]
-        return EncodingSpec(0, 1, Words(**settings | {"ngram_range": tuple(self.ngram_range)}), "mean")
+        return Words(**settings | {"ngram_range": tuple(self.ngram_range)})
 
-    def empty_statistics(self, rows: pa.RecordBatch) -> TableState:
-        """Return empty statistics for the column of texts.
+    def column_names(self, rows: pa.RecordBatch) -> Sequence[str]:
+        """Return the name of the column of texts.
 
         Raises InvalidRows if the column of texts cannot be found.
 
@@ -261,14 +261,14 @@ class Text(Words, FeatureMap):
         if name not in rows.schema.names:
             names = ", ".join(rows.schema.names[:5])
             raise InvalidRows(f"the rows have no one column of texts ({names} …); name it: text(column=…).")
-        return TableState(columns=(TableColumn(str(name)),))
+        return (str(name),)
 
-    def column_overrides(self) -> ColumnOverrides:
-        """Return the settings for single columns.
+    def declared_kind(self, name: str) -> str:
+        """Return "text", the kind of the only column.
 
-        The map `text` has a single column, whose kind is declared as "text".
+        name: not used.
         """
-        return ColumnOverrides(kinds=((self.column or "text", "text"),))
+        return "text"
 
     def bytes(self, n_input_columns: int) -> int:
         """Return an estimate of the statistics' memory in bytes.
@@ -278,9 +278,7 @@ class Text(Words, FeatureMap):
         return 16 * self.n_features
 
 
-def update_statistics(
-    table_map: Table | Text, state: TableState | None, rows: pa.RecordBatch, sign: int = 1
-) -> TableState:
+def update_statistics(table_map: TableMap, state: TableState | None, rows: pa.RecordBatch, sign: int = 1) -> TableState:
     """Return statistics with a batch added or removed.
 
     For a column whose first value is in this batch, the kind (number, category, …) is inferred.
@@ -291,34 +289,30 @@ def update_statistics(
     rows: the batch.
     sign: 1 to add the batch, −1 to remove it.
     """
-    state = state or table_map.empty_statistics(rows)
-    encoding = table_map.encoding()
-    overrides = table_map.column_overrides()
+    state = state or TableState(columns=tuple(map(TableColumn, table_map.column_names(rows))))
 
     # Infer the kinds of columns that have had no value before.
-    new_kinds: dict[str, str] = {}
-    for name in (column.name for column in state.columns if not column.kind):
-        values = find_column(rows, name)
-        if values is not None and isinstance(table_map, Text):
-            new_kinds[name] = "text"
-        elif values is not None:
-            new_kinds[name] = decide_kind(name, column_values(values), overrides).kind
-    words = hashed_columns_per_text(encoding, state.columns, new_kinds)
+    kinds = {column.name: column.kind for column in state.columns}
+    for name, kind in kinds.items():
+        values = None if kind else find_column(rows, name)
+        if values is not None:
+            kinds[name] = kind_and_reason(name, values, table_map)[0]
+    words = hashed_columns_per_text(table_map, kinds.values())
 
     # Add the batch's values to the statistics of each column.
     width = state.width
     columns = []
     for column in state.columns:
-        if new_kinds.get(column.name):
-            column, width = table_columns.start_column(column, new_kinds[column.name], words, width)
+        if kinds[column.name] != column.kind:
+            column, width = table_columns.start_column(column, kinds[column.name], words, width)
         if column.is_encoded:
             values = table_columns.read_column(column, rows)
-            column, width = table_columns.update_column_statistics(column, values, encoding, width, sign)
+            column, width = table_columns.update_column_statistics(column, values, table_map, width, sign)
         columns.append(column)
     return TableState(state.rows + sign * rows.num_rows, width, tuple(columns), state.mixed)
 
 
-def mapped_columns_by_kind(state: TableState, encoding: EncodingSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def mapped_columns_by_kind(state: TableState, table_map: TableMap) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the columns of mapped rows, grouped by what they encode.
 
     Returns three values:
@@ -330,11 +324,11 @@ def mapped_columns_by_kind(state: TableState, encoding: EncodingSpec) -> tuple[n
     Columns that encode words are in none of the arrays (int64).
 
     state: statistics of the table.
-    encoding: settings of the map.
+    table_map: the map.
     """
     none = np.zeros(0, dtype=np.int64)
     gaps = np.array([c.missing for c in state.columns if c.missing >= 0], dtype=np.int64)
-    indices = (c.mapped_column_indices(encoding) for c in state.columns if c.kind == "category")
+    indices = (c.mapped_column_indices(table_map) for c in state.columns if c.kind == "category")
     categories = np.setdiff1d(np.concatenate([none, *indices]), gaps)
     numbers = [c.places for c in state.columns if c.kind in SIZES]
     return np.concatenate([none, *numbers]), categories, gaps
@@ -364,13 +358,27 @@ def check_map_can_learn(feature_map: FeatureMap | None, rows: pa.RecordBatch) ->
     if not isinstance(feature_map, Table | Text):
         refuse_table(rows)
     elif isinstance(feature_map, Text):
-        feature_map.empty_statistics(rows)
+        feature_map.column_names(rows)
     else:
         for name, kind in (feature_map.as_ or {}).items():
             table_columns.read_column(TableColumn(name, kind), rows)
 
 
-def slices_within_memory_limit(table_map: Table | Text, state: TableState, rows: pa.RecordBatch) -> list[slice]:
+def is_category(feature_map: FeatureMap | None, state: TableState | None, name: str, values: pa.Array) -> bool:
+    """Return True if the feature map takes a table's column as categories.
+
+    The kind of the column is the learned one. If no value was learned so far, the kind is declared,
+    or inferred from these values.
+    """
+    if not isinstance(feature_map, Table):
+        return False
+    for column in state.columns if state else ():
+        if column.name == name and column.kind:
+            return column.kind == "category"
+    return kind_and_reason(name, values, feature_map)[0] == "category"
+
+
+def slices_within_memory_limit(table_map: TableMap, state: TableState, rows: pa.RecordBatch) -> list[slice]:
     """Return slices of rows that limit the memory of mapping.
 
     The rows of one slice are mapped at a time. A slice has fewer rows if the table has many
@@ -378,13 +386,13 @@ def slices_within_memory_limit(table_map: Table | Text, state: TableState, rows:
     """
     texts = [column.dictionary.to_pylist() for column in rows.columns if isinstance(column, pa.DictionaryArray)]
     longest = (max(map(len, distinct), default=0) for distinct in texts)
-    most = table_map.encoding().words.n_features or WORDS_IN_ALL
+    most = table_map.words.n_features or WORDS_IN_ALL
     entries = 7 * len(state.columns) + sum(min(most, letters // 2) for letters in longest)
     step = max(1, min(4096, ENTRIES_AT_ONCE // max(1, entries)))
     return [slice(start, start + step) for start in range(0, rows.num_rows, step)]
 
 
-def map_table_rows(table_map: Table | Text, state: TableState, rows: pa.RecordBatch) -> sp.csr_matrix:
+def map_table_rows(table_map: TableMap, state: TableState, rows: pa.RecordBatch) -> sp.csr_matrix:
     """Return mapped rows (rows, state.width), CSR float64.
 
     table_map: the map.
@@ -393,9 +401,8 @@ def map_table_rows(table_map: Table | Text, state: TableState, rows: pa.RecordBa
 
     Raises SchemaMismatch.
     """
-    encoding = table_map.encoding()
     parts = [
-        table_columns.encode_values_as_entries(column, table_columns.read_column(column, rows), encoding)
+        table_columns.encode_values_as_entries(column, table_columns.read_column(column, rows), table_map)
         for column in state.columns
         if column.is_encoded
     ]
@@ -410,13 +417,12 @@ def map_table_rows(table_map: Table | Text, state: TableState, rows: pa.RecordBa
     return X
 
 
-def count_unseen_by_row(table_map: Table | Text, state: TableState, rows: pa.RecordBatch) -> np.ndarray:
+def count_unseen_by_row(table_map: TableMap, state: TableState, rows: pa.RecordBatch) -> np.ndarray:
     """Return the number of values in each row that were never learned.
 
     These are categories and words that no learned row has, and values of columns that the first
     batch did not have.
     """
-    encoding = table_map.encoding()
     known = {c.name: c for c in state.columns}
     counts = np.zeros(rows.num_rows, dtype=np.int64)
     for name, values in columns_by_name(rows).items():
@@ -425,12 +431,12 @@ def count_unseen_by_row(table_map: Table | Text, state: TableState, rows: pa.Rec
             counts += ~column_values(values).missing
         elif column is not None and column.kind in ("category", "text"):
             texts = table_columns.read_column(column, rows)
-            unseen = table_columns.count_unseen(column, texts.labels, encoding)
+            unseen = table_columns.count_unseen(column, texts.labels, table_map)
             counts += unseen[texts.values] * ~texts.missing
     return counts
 
 
-def mapped_column_names(table_map: Table | Text, state: TableState) -> tuple[str, ...]:
+def mapped_column_names(table_map: TableMap, state: TableState) -> tuple[str, ...]:
     """Return the names of the columns of mapped rows.
 
     There are `state.width` names. Examples are `age`, `age missing`, `sex=female` and `cabin #5`.
@@ -438,7 +444,7 @@ def mapped_column_names(table_map: Table | Text, state: TableState) -> tuple[str
     """
     names: dict[int, str] = {}
     for column in state.columns:
-        names |= table_columns.mapped_names_by_index(column, table_map.encoding()) if column.is_encoded else {}
+        names |= table_columns.mapped_names_by_index(column, table_map) if column.is_encoded else {}
     unique: dict[str, None] = {}
     for i in range(state.width):
         name = names[i]
@@ -450,44 +456,48 @@ def mapped_column_names(table_map: Table | Text, state: TableState) -> tuple[str
     return tuple(unique)
 
 
-def maps_without_statistics(table_map: Table | Text, state: TableState, rows: pa.RecordBatch) -> bool:
+def maps_without_statistics(table_map: TableMap, state: TableState, rows: pa.RecordBatch) -> bool:
     """Return True if mapping the rows uses no learned statistics.
 
     The mapping of `rows` depends on the statistics if a missing value is filled with a mean or a
     word is weighted by inverse document frequency. False is also returned if two merged states had
     encoded a category in different ways.
     """
-    encoding = table_map.encoding()
     if state.mixed:
         return False
     for column in state.columns:
         values = find_column(rows, column.name)
-        if column.kind == "text" and encoding.words.idf and (values is None or values.null_count < len(values)):
+        if column.kind == "text" and table_map.words.idf and (values is None or values.null_count < len(values)):
             return False
-        filled = column.kind in SIZES and encoding.impute == "mean"
+        filled = column.kind in SIZES and table_map.impute == "mean"
         if filled and (values is None or values.null_count):
             return False
     return True
 
 
-def mapping_mixed_rows(table_map: Table | Text, state: TableState) -> bool:
-    """Return True if learned rows were mapped by other rows.
+def can_unlearn_exactly(feature_map: FeatureMap | None, state: TableState | None) -> bool:
+    """Return True if rows can be unlearned exactly.
 
-    The mapping of a row depended on other rows after one of these events:
+    Exactly means that the state is as if the rows had never been learned. It is not possible if
+    the mapping of a row depended on other rows, after one of these events:
 
     * A missing value was filled with a mean.
     * Words were weighted by inverse document frequency.
     * Two states were merged that had encoded a category in different ways.
+
+    feature_map: the feature map, or None if there is no feature map.
+    state: statistics of the learned table, if any.
     """
-    encoding = table_map.encoding()
-    filled = encoding.impute == "mean" and any(
+    if not isinstance(feature_map, TableMap) or state is None:
+        return True
+    filled = feature_map.impute == "mean" and any(
         column.kind in SIZES and column.present < state.rows for column in state.columns
     )
-    weighed = encoding.words.idf and any(column.kind == "text" and column.present for column in state.columns)
-    return state.mixed or filled or weighed
+    weighed = feature_map.words.idf and any(column.kind == "text" and column.present for column in state.columns)
+    return not (state.mixed or filled or weighed)
 
 
-def merge_table_states(table_map: Table | Text, a: TableState, b: TableState) -> tuple[TableState, np.ndarray]:
+def merge_table_states(table_map: TableMap, a: TableState, b: TableState) -> tuple[TableState, np.ndarray]:
     """Merge the statistics of two tables.
 
     Returns two values:
@@ -501,7 +511,6 @@ def merge_table_states(table_map: Table | Text, a: TableState, b: TableState) ->
     table_map: the map.
     a, b: statistics of the two tables.
     """
-    encoding = table_map.encoding()
     width = a.width
     theirs = {column.name: column for column in b.columns}
     if set(theirs) != set(a.names):
@@ -517,7 +526,7 @@ def merge_table_states(table_map: Table | Text, a: TableState, b: TableState) ->
         other = theirs[column.name]
         different = column.kind == "category" and set(column.categories) != set(other.categories)
         mixed |= different and (column.hashed >= 0 or other.hashed >= 0)
-        column, places, width = table_columns.merge_column_statistics(column, other, encoding, width)
+        column, places, width = table_columns.merge_column_statistics(column, other, table_map, width)
         new_index[list(places)] = list(places.values())
         columns.append(column)
     return TableState(a.rows + b.rows, width, tuple(columns), mixed), new_index

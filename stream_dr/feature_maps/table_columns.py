@@ -23,6 +23,7 @@ ln((1 + n) / (1 + df)) + 1. Here n is the number of documents so far, and df is 
 documents that have a word in this column. Each distinct text of a batch is hashed one time.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -49,6 +50,7 @@ from stream_dr.checks import (
     field_error,
 )
 from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidParameter
+from stream_dr.feature_maps.feature_map import FeatureMap
 
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import HashingVectorizer
@@ -172,8 +174,8 @@ Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Row indices, column indices and values of the entries of a sparse matrix."""
 
 
-class EncodingSpec(NamedTuple):
-    """Settings of a map for all columns of a table.
+class TableMap(FeatureMap):
+    """Feature map with running statistics of a table's columns.
 
     Attributes
     ----------
@@ -182,22 +184,50 @@ class EncodingSpec(NamedTuple):
         column of zeros and ones.
     n_hashed : int
         Number of columns that all further categories of a column share.
-    words : Words
-        Encoding of texts. How many words of a column are hashed is counted in `TableColumn`.
     impute : "mean" or float
         Replacement of missing numbers.
-    one_hot : tuple of str
+    one_hot : sequence of str
         Columns of which up to `MOST_ONE_HOT` categories are one-hot.
-    hash : tuple of str
+    hash : sequence of str
         Columns whose categories are all hashed.
+    keep : sequence of str
+        Columns to encode even if they look like ids or constants.
     """
 
-    max_categories: int
-    n_hashed: int
-    words: Words
-    impute: str | float
-    one_hot: tuple[str, ...] = ()
-    hash: tuple[str, ...] = ()
+    by_name = True
+    sparse = True
+    learns = True
+
+    max_categories: int = 0
+    n_hashed: int = 1
+    impute: str | float = "mean"
+    one_hot: Sequence[str] = ()
+    hash: Sequence[str] = ()
+    keep: Sequence[str] = ()
+
+    @property
+    @abstractmethod
+    def words(self) -> Words:
+        """Encoding of texts.
+
+        The number of hashed words of a column is stored in `TableColumn`.
+        """
+
+    @abstractmethod
+    def declared_kind(self, name: str) -> str | None:
+        """Return the kind that the user has declared for a column, or None.
+
+        The kind of a column to skip is "dropped".
+
+        name: name of the column.
+        """
+
+    @abstractmethod
+    def column_names(self, rows: pa.RecordBatch) -> Sequence[str]:
+        """Return the names of a table's columns that the map encodes.
+
+        rows: rows of the table.
+        """
 
 
 class TableColumn(NamedTuple):
@@ -239,10 +269,10 @@ class TableColumn(NamedTuple):
     missing: int = -1
     hashed: int = -1
 
-    def check(self, encoding: EncodingSpec, kinds: tuple[str, ...] | None) -> None:
+    def check(self, table_map: TableMap, kinds: tuple[str, ...] | None) -> None:
         """Raise DamagedFile unless the statistics fit the column's kind.
 
-        encoding: settings of the map.
+        table_map: the map.
         kinds: kinds that the column may have. None for any kind.
         """
         check_one_of(self, "kind", kinds or ("", *SIZES, "category", "text", *LEFT_OUT))
@@ -255,7 +285,7 @@ class TableColumn(NamedTuple):
         texts = 0
         if self.kind == "text":
             texts = len(self.places)
-        most_words = encoding.words.n_features or WORDS_IN_ALL
+        most_words = table_map.words.n_features or WORDS_IN_ALL
         if self.kind == "text" and not 1 <= texts <= most_words:
             raise field_error(self, "places", f"{texts} words", f"from 1 to {most_words}")
         size = SIZES.get(self.kind, texts or len(self.categories))
@@ -265,22 +295,22 @@ class TableColumn(NamedTuple):
             actual = f"{self.hashed}, and missing {self.missing}"
             raise field_error(self, "hashed", actual, f"-1 where kind is {self.kind!r}")
 
-    def mapped_column_indices(self, encoding: EncodingSpec) -> np.ndarray:
+    def mapped_column_indices(self, table_map: TableMap) -> np.ndarray:
         """Return the numeric columns that encode this column.
 
         Numeric columns are the columns of mapped rows. The result has their indices (int64). It
         includes the columns of hashed categories and the column that marks missing values.
         """
-        hashed = range(self.hashed, self.hashed + encoding.n_hashed) if self.hashed >= 0 else ()
+        hashed = range(self.hashed, self.hashed + table_map.n_hashed) if self.hashed >= 0 else ()
         missing = (self.missing,) if self.missing >= 0 else ()
         return np.array([*self.places.tolist(), *hashed, *missing], dtype=np.int64)
 
-    def words(self, encoding: EncodingSpec) -> Words:
+    def words(self, table_map: TableMap) -> Words:
         """Return the settings for the texts of this column.
 
         `n_features` of the settings is the column's number of hashed words.
         """
-        return replace(encoding.words, n_features=len(self.places))
+        return replace(table_map.words, n_features=len(self.places))
 
     @property
     def mean(self) -> float:
@@ -313,7 +343,7 @@ def start_column(column: TableColumn, kind: str, n_hashed_words: int, width_so_f
 
 
 def update_column_statistics(
-    column: TableColumn, values: ColumnValues, encoding: EncodingSpec, width_so_far: int, sign: int = 1
+    column: TableColumn, values: ColumnValues, table_map: TableMap, width_so_far: int, sign: int = 1
 ) -> tuple[TableColumn, int]:
     """Return a column with a batch's values added or removed.
 
@@ -322,7 +352,7 @@ def update_column_statistics(
     be removed than were learned.
 
     values: values of the batch, converted to the kind of the column by `read_column`.
-    encoding: settings of the map.
+    table_map: the map.
     width_so_far: number of numeric columns of the whole table so far.
     sign: 1 to add the values, −1 to remove them.
     """
@@ -338,10 +368,10 @@ def update_column_statistics(
 
     # Update the statistics of the column's kind.
     if column.kind == "category":
-        return _update_category_statistics(column, values, encoding, width_so_far, sign)
+        return _update_category_statistics(column, values, table_map, width_so_far, sign)
     if column.kind == "text":
         rows_of_text = np.bincount(values.values[~missing], minlength=len(values.labels))
-        has_word = count_hashed_words(column.words(encoding), values.labels) != 0
+        has_word = count_hashed_words(column.words(table_map), values.labels) != 0
         counts = column.counts + sign * (has_word.T @ rows_of_text).astype(np.int64)
         return column._replace(counts=counts), width_so_far
     total = 0.0
@@ -350,14 +380,14 @@ def update_column_statistics(
     return column._replace(total=total), width_so_far
 
 
-def encode_values_as_entries(column: TableColumn, values: ColumnValues, encoding: EncodingSpec) -> Entries:
+def encode_values_as_entries(column: TableColumn, values: ColumnValues, table_map: TableMap) -> Entries:
     """Encode a batch's values as entries of the mapped rows.
 
     The result has row indices, column indices and values of a sparse matrix.
 
     column: statistics of the column.
     values: values of the batch, converted to the kind of the column by `read_column`.
-    encoding: settings of the map.
+    table_map: the map.
     """
     # Missing values are marked in a column of their own.
     missing = values.missing
@@ -369,20 +399,20 @@ def encode_values_as_entries(column: TableColumn, values: ColumnValues, encoding
 
     # The other entries depend on the kind of the column.
     if column.kind == "category":
-        place = category_places(column, values.labels, encoding)[values.values]
+        place = category_places(column, values.labels, table_map)[values.values]
         at = np.flatnonzero(~missing & (place >= 0))
         parts.append((at, place[at], np.ones(len(at))))
     elif column.kind == "text":
         at = np.flatnonzero(~missing)
-        words = column.words(encoding)
+        words = column.words(table_map)
         rows = weight_word_counts(words, count_hashed_words(words, values.labels), column.counts, column.present)
         rows = sp.coo_matrix(rows[values.values[at]])
         parts.append((at[rows.row], column.places[rows.col], rows.data))
     else:
-        if encoding.impute == "mean":
+        if table_map.impute == "mean":
             fill = column.mean
         else:
-            fill = float(encoding.impute)
+            fill = float(table_map.impute)
         every = np.arange(len(missing))
         parts.append((every, np.full(len(every), column.places[0]), np.where(missing, fill, values.values)))
         at = np.flatnonzero(~missing)
@@ -393,7 +423,7 @@ def encode_values_as_entries(column: TableColumn, values: ColumnValues, encoding
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
-def category_places(column: TableColumn, categories: tuple[str, ...], encoding: EncodingSpec) -> np.ndarray:
+def category_places(column: TableColumn, categories: tuple[str, ...], table_map: TableMap) -> np.ndarray:
     """Return the mapped column that encodes each category.
 
     The result (categories + 1,) has the index of a column of the mapped rows for each category. An
@@ -402,17 +432,17 @@ def category_places(column: TableColumn, categories: tuple[str, ...], encoding: 
 
     column: statistics of a table column.
     categories: categories of the rows to map.
-    encoding: settings of the map.
+    table_map: the map.
     """
     known = dict(zip(column.categories, column.places.tolist(), strict=True))
     places = [known.get(label, -1) for label in categories]
     if column.hashed >= 0:
         pairs = zip(places, categories, strict=True)
-        places = [column.hashed + hashed_category_index(t, encoding) if p < 0 else p for p, t in pairs]
+        places = [column.hashed + hashed_category_index(t, table_map) if p < 0 else p for p, t in pairs]
     return np.array([*places, -1], dtype=np.int64)
 
 
-def count_unseen(column: TableColumn, texts: tuple[str, ...], encoding: EncodingSpec) -> np.ndarray:
+def count_unseen(column: TableColumn, texts: tuple[str, ...], table_map: TableMap) -> np.ndarray:
     """Return the number of unknown categories or words in each text.
 
     The result (texts + 1,) has one more entry for missing values, which have code −1.
@@ -420,19 +450,19 @@ def count_unseen(column: TableColumn, texts: tuple[str, ...], encoding: Encoding
     column: statistics of a column of categories or texts.
     """
     if column.kind == "category":
-        return category_places(column, texts, encoding) < 0
-    unknown_words = count_hashed_words(column.words(encoding), texts)[:, column.counts == 0]
+        return category_places(column, texts, table_map) < 0
+    unknown_words = count_hashed_words(column.words(table_map), texts)[:, column.counts == 0]
     return np.append(np.diff(unknown_words.indptr), 0)
 
 
-def hashed_category_index(category: str, encoding: EncodingSpec) -> int:
+def hashed_category_index(category: str, table_map: TableMap) -> int:
     """Return the index of a category among the hashed columns."""
     from sklearn.utils import murmurhash3_32
 
-    return int(murmurhash3_32(category, positive=True) % encoding.n_hashed)
+    return int(murmurhash3_32(category, positive=True) % table_map.n_hashed)
 
 
-def mapped_names_by_index(column: TableColumn, encoding: EncodingSpec) -> dict[int, str]:
+def mapped_names_by_index(column: TableColumn, table_map: TableMap) -> dict[int, str]:
     """Return the names of the numeric columns of a column.
 
     Numeric columns are the columns of mapped rows. The result is a dict from the index of each
@@ -448,7 +478,7 @@ def mapped_names_by_index(column: TableColumn, encoding: EncodingSpec) -> dict[i
         waves = [f"{name} {cycle} {wave}" for cycle, _ in _CYCLES.get(column.kind, ()) for wave in ("sin", "cos")]
         names = dict(zip(places, [name, *waves], strict=False))
     if column.hashed >= 0:
-        names |= {column.hashed + i: f"{name} #{i}" for i in range(encoding.n_hashed)}
+        names |= {column.hashed + i: f"{name} #{i}" for i in range(table_map.n_hashed)}
     return names | ({column.missing: f"{name} missing"} if column.missing >= 0 else {})
 
 
@@ -472,7 +502,7 @@ def read_column(column: TableColumn, rows: pa.RecordBatch) -> ColumnValues:
 
 
 def merge_column_statistics(
-    a: TableColumn, b: TableColumn, encoding: EncodingSpec, width_so_far: int
+    a: TableColumn, b: TableColumn, table_map: TableMap, width_so_far: int
 ) -> tuple[TableColumn, dict[int, int], int]:
     """Merge the statistics that two states have of one column of a table.
 
@@ -486,7 +516,7 @@ def merge_column_statistics(
     CannotMerge if a and b differ in kind or number of words.
 
     a, b: statistics of the column in the two states.
-    encoding: settings of the feature map.
+    table_map: the map.
     width_so_far: number of numeric columns of the whole encoded table before this merge.
     """
     if b.kind and not a.kind:
@@ -510,13 +540,11 @@ def merge_column_statistics(
     if b.hashed >= 0:
         if a.hashed < 0:
             a = a._replace(hashed=width_so_far)
-            width_so_far += encoding.n_hashed
-        new_index |= {b.hashed + i: a.hashed + i for i in range(encoding.n_hashed)}
+            width_so_far += table_map.n_hashed
+        new_index |= {b.hashed + i: a.hashed + i for i in range(table_map.n_hashed)}
 
     # Match columns of mapped rows by category for columns of categories, otherwise by order.
-    known = {}
-    if a.kind == "category":
-        known = dict(zip(a.categories, a.places.tolist(), strict=False))
+    known = dict(zip(a.categories, a.places.tolist(), strict=False)) if a.kind == "category" else {}
     new = [c for c in b.categories if c not in known]
     counts = a.counts
     if a.kind == "category":
@@ -536,7 +564,7 @@ def merge_column_statistics(
 
 
 def _update_category_statistics(
-    column: TableColumn, values: ColumnValues, encoding: EncodingSpec, width_so_far: int, sign: int
+    column: TableColumn, values: ColumnValues, table_map: TableMap, width_so_far: int, sign: int
 ) -> tuple[TableColumn, int]:
     """Count a batch's values of a categorical column.
 
@@ -548,7 +576,7 @@ def _update_category_statistics(
     CannotUnlearn if more values would be removed than were learned.
 
     values: the batch's values.
-    encoding: settings of the map.
+    table_map: the map.
     width_so_far: number of columns of the mapped rows before the batch, for the whole table.
     sign: 1 to add the values, −1 to remove them.
     """
@@ -557,8 +585,8 @@ def _update_category_statistics(
     row_counts = {label: int(n) for label, n in zip(values.labels, rows.tolist(), strict=True) if n}
     known = set(column.categories)
     new = sorted((label for label in row_counts if label not in known), key=lambda label: -row_counts[label])
-    most = (MOST_ONE_HOT if column.name in encoding.one_hot else encoding.max_categories) - len(column.categories)
-    closed = column.hashed >= 0 or column.name in encoding.hash or sign < 0
+    most = (MOST_ONE_HOT if column.name in table_map.one_hot else table_map.max_categories) - len(column.categories)
+    closed = column.hashed >= 0 or column.name in table_map.hash or sign < 0
 
     # `own` has the new categories that get their own column.
     if closed:
@@ -571,7 +599,7 @@ def _update_category_statistics(
         if sign < 0:
             raise CannotUnlearn(f"column {column.name} never had the value {new[0]!r}; it cannot be taken out.")
         column = column._replace(hashed=width_so_far)
-        width_so_far += encoding.n_hashed
+        width_so_far += table_map.n_hashed
 
     # Update the counts of the categories that have their own column.
     names = (*column.categories, *own)

@@ -11,8 +11,7 @@ recognised with fewer values.
 
 import math
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,7 @@ import pyarrow as pa
 from stream_dr.batch.table import ColumnValues, column_values
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import TooManyFeatures
-from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, SIZES, WORDS_IN_ALL, EncodingSpec, TableColumn
+from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, SIZES, WORDS_IN_ALL, TableColumn, TableMap
 
 AS = ("number", "date", "time", "category", "text")
 """Kinds that the user can declare for a column."""
@@ -48,72 +47,38 @@ _CAMEL = re.compile(r".*[a-z](Id|ID|Key)")
 """End of a column name in camel case that is usual for ids."""
 
 
-class ColumnOverrides(NamedTuple):
-    """Settings of a map for single columns.
-
-    Attributes
-    ----------
-    drop : tuple of str
-        Columns to skip.
-    keep : tuple of str
-        Columns to encode even if they look like ids or constants.
-    categories : tuple of str
-        Columns to read as categories.
-    kinds : tuple of (str, str)
-        Columns with a declared kind, as pairs (name, kind).
-    """
-
-    drop: tuple[str, ...] = ()
-    keep: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    kinds: tuple[tuple[str, str], ...] = ()
-
-
-class InferredKind(NamedTuple):
-    """Kind of a column, with the reason for it.
-
-    Attributes
-    ----------
-    kind : str
-        A kind of AS, or "dropped", "id" or "constant". "" while the column has no value.
-    why : str
-        Reason in words.
-    """
-
-    kind: str
-    why: str
-
-
-def decide_kind(name: str, first_values: ColumnValues, overrides: ColumnOverrides) -> InferredKind:
-    """Return the kind of a column, and the reason.
+def kind_and_reason(name: str, column: pa.Array, table_map: TableMap) -> tuple[str, str]:
+    """Return the kind of a column, and the reason in words.
 
     If the user has declared a kind, this kind is returned. Without a declared kind, the kind is
-    inferred from the values. Cost: O(rows), and for texts O(distinct texts).
+    inferred from the values. It is one of `AS`, or "dropped", "id" or "constant", or "" while the
+    column has no value. Cost: O(rows), and for texts O(distinct texts).
 
     name: name of the column.
-    first_values: first values of the column.
-    overrides: settings by the user for single columns.
+    column: first values of the column.
+    table_map: map with the kinds that the user declares.
     """
-    declared = _declared_kinds(overrides).get(name)
+    declared = table_map.declared_kind(name)
     if declared is not None:
         why = "declared"
-        if name in overrides.drop:
+        if declared == "dropped":
             why = "named in drop"
-        return InferredKind(declared, why)
+        return declared, why
 
+    first_values = column_values(column)
     if first_values.kind == "category":
-        return InferredKind("category", "a category by its type")
+        return "category", "a category by its type"
 
     # Recognise ids and constants.
     present = first_values.values[~first_values.missing]
     if not len(present):
-        return InferredKind("", "no value so far")
+        return "", "no value so far"
     distinct = len(np.unique(present))
-    if name not in overrides.keep:
+    if name not in table_map.keep:
         if distinct == 1 and len(present) == len(first_values.values) >= ENOUGH:
-            return InferredKind("constant", "one value in every row")
+            return "constant", "one value in every row"
         if distinct == len(present) and _is_distinct_id(name, first_values, distinct):
-            return InferredKind("id", "another value in every row")
+            return "id", "another value in every row"
 
     # Strings are texts if they have many words and few repetitions.
     if first_values.kind != "text":
@@ -121,11 +86,11 @@ def decide_kind(name: str, first_values: ColumnValues, overrides: ColumnOverride
         if first_values.kind in SIZES:
             kind = first_values.kind
         values = {"boolean": "true or false", "integer": "whole numbers", "date": "dates", "time": "times"}
-        return InferredKind(kind, values.get(first_values.kind, "numbers"))
+        return kind, values.get(first_values.kind, "numbers")
     words = _mean_word_count(first_values)
     if words >= WORDS and distinct > len(present) / 2:
-        return InferredKind("text", f"{words:.0f} words on average, mostly different")
-    return InferredKind("category", _note_on_number_words(first_values) or f"{distinct} distinct")
+        return "text", f"{words:.0f} words on average, mostly different"
+    return "category", _note_on_number_words(first_values) or f"{distinct} distinct"
 
 
 def _note_on_number_words(texts: ColumnValues) -> str:
@@ -219,58 +184,55 @@ def _mean_word_count(column: ColumnValues) -> float:
     return sum(len(text.split()) for text in column.labels) / len(column.labels)
 
 
-def hashed_columns_per_text(encoding: EncodingSpec, columns: Sequence[TableColumn], new_kinds: dict[str, str]) -> int:
+def hashed_columns_per_text(table_map: TableMap, kinds: Iterable[str]) -> int:
     """Return the number of hashed columns of a text column.
 
     The number in the map's settings is returned. If the settings have no number, the text columns
     share 1,024 columns equally.
 
-    encoding: settings of the map.
-    columns: the columns of the table.
-    new_kinds: kind of each column whose kind is inferred from the current batch, by name.
+    table_map: the map.
+    kinds: kinds of the table's columns.
     """
-    texts = sum(new_kinds.get(column.name, column.kind) == "text" for column in columns)
-    return encoding.words.n_features or max(1, WORDS_IN_ALL // max(1, texts))
+    texts = list(kinds).count("text")
+    return table_map.words.n_features or max(1, WORDS_IN_ALL // max(1, texts))
 
 
-def max_table_width(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> int:
+def max_table_width(table_map: TableMap, columns: Sequence[TableColumn]) -> int:
     """Return the largest possible width of encoded rows.
 
     A feature map encodes each column of the table as one or several numeric columns.
 
-    encoding: settings of the map.
+    table_map: the map.
     columns: statistics of the table's columns.
     """
-    return sum(_max_mapped_columns_of(column, encoding) for column in columns)
+    return sum(_max_mapped_columns_learned(table_map, columns).values())
 
 
-def _max_mapped_columns_of(column: TableColumn, encoding: EncodingSpec) -> int:
-    """Return the largest possible width of a column's encoding.
+def _max_mapped_columns_learned(table_map: TableMap, columns: Sequence[TableColumn]) -> dict[str, int]:
+    """Return the largest possible width of each column's encoding, by name.
 
     The width is the number of numeric columns that encode the column.
 
-    column: statistics of the column.
+    columns: statistics of the table's columns.
     """
-    if column.kind == "text":
-        return len(column.places) + 1
-    return _max_kind_width(column.name, column.kind, encoding)
+    most = {column.name: _max_kind_width(column.name, column.kind, table_map) for column in columns}
+    return most | {column.name: len(column.places) + 1 for column in columns if column.kind == "text"}
 
 
-def check_max_encoded_columns(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> None:
+def check_max_encoded_columns(table_map: TableMap, kinds: dict[str, str]) -> None:
     """Raise TooManyFeatures if a table may get too many columns.
 
     The columns are the numeric columns that encode the table.
 
-    overrides: settings for single columns.
     kinds: kind of each column of the table by name, "" for a column without a value so far.
     """
-    total = max_width_of_kinds(encoding, overrides, kinds)
+    total = max_width_of_kinds(table_map, kinds)
     if total > MAX_EXACT_WIDTH:
-        message = _table_too_wide_message(total, _max_widths(encoding, overrides, kinds))
+        message = _table_too_wide_message(total, _max_widths(table_map, kinds))
         raise TooManyFeatures(f'{message}, or take scatter="diagonal".', needed=total, limit=MAX_EXACT_WIDTH)
 
 
-def diagonal_only_reason(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> str:
+def diagonal_only_reason(table_map: TableMap, columns: Sequence[TableColumn]) -> str:
     """Return the reason why only a diagonal is stored.
 
     The diagonal is the diagonal of the scatter matrix. The only possible reason is that the table
@@ -278,7 +240,7 @@ def diagonal_only_reason(encoding: EncodingSpec, columns: Sequence[TableColumn])
 
     columns: the columns of the table.
     """
-    most = {column.name: _max_mapped_columns_of(column, encoding) for column in columns}
+    most = _max_mapped_columns_learned(table_map, columns)
     total = sum(most.values())
     if total <= MAX_EXACT_WIDTH:
         return ""
@@ -301,54 +263,41 @@ def _table_too_wide_message(max_width: int, max_by_column: dict[str, int]) -> st
     )
 
 
-def max_width_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> int:
+def max_width_of_kinds(table_map: TableMap, kinds: dict[str, str]) -> int:
     """Return the largest possible width of encoded rows.
 
     A feature map encodes each column of the table as one or several numeric columns. The width
     may be exceeded if the first value of a text column comes in a later batch.
 
-    overrides: settings for single columns.
     kinds: kind of each column of the table by name, "" for a column without a value so far.
     """
-    declared = _declared_kinds(overrides)
-    texts = any(declared.get(name, kind) == "text" for name, kind in kinds.items())
+    texts = any((table_map.declared_kind(name) or kind) == "text" for name, kind in kinds.items())
     shared = 0
-    if texts and not encoding.words.n_features:
+    if texts and not table_map.words.n_features:
         shared = WORDS_IN_ALL
-    return shared + sum(_max_widths(encoding, overrides, kinds).values())
+    return shared + sum(_max_widths(table_map, kinds).values())
 
 
-def _max_widths(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> dict[str, int]:
-    """Return the largest possible width of each column's encoding.
+def _max_widths(table_map: TableMap, kinds: dict[str, str]) -> dict[str, int]:
+    """Return the largest possible width of each column's table_map.
 
     A feature map encodes each column of the table as one or several numeric columns. The result is
     a dict from the name of each column of the table to the largest number of its numeric columns.
     Hashed words that text columns share are not counted.
 
-    overrides: settings for single columns.
     kinds: kind of each column of the table by name, "" for a column without a value so far.
     """
-    declared = _declared_kinds(overrides)
     # The final kind of a column is not known yet, for example strings become categories or texts.
     # Take, for each kind of values, the kind of column that has the most numeric columns.
     raw = {"text": "string", "integer": "number", "boolean": "number", "date": "time"}
     return {
-        name: _max_kind_width(name, declared.get(name, raw.get(kind, kind)), encoding) for name, kind in kinds.items()
+        name: _max_kind_width(name, table_map.declared_kind(name) or raw.get(kind, kind), table_map)
+        for name, kind in kinds.items()
     }
 
 
-def _declared_kinds(overrides: ColumnOverrides) -> dict[str, str]:
-    """Return the kinds that a map's settings declare.
-
-    The result is a dict from the name of a column to its kind.
-    """
-    categories = dict.fromkeys(overrides.categories, "category")
-    dropped = dict.fromkeys(overrides.drop, "dropped")
-    return categories | dict(overrides.kinds) | dropped
-
-
-def _max_kind_width(name: str, kind: str, encoding: EncodingSpec) -> int:
-    """Return the largest possible width of a column's encoding.
+def _max_kind_width(name: str, kind: str, table_map: TableMap) -> int:
+    """Return the largest possible width of a column's table_map.
 
     The width is the number of numeric columns that encode the column. The numeric column that
     marks missing values is included.
@@ -356,8 +305,8 @@ def _max_kind_width(name: str, kind: str, encoding: EncodingSpec) -> int:
     name: name of the column.
     kind: kind of the column. "" for a column without a value so far, which counts as a category.
     """
-    categories = (MOST_ONE_HOT if name in encoding.one_hot else encoding.max_categories) + encoding.n_hashed
-    words = encoding.words.n_features
+    categories = (MOST_ONE_HOT if name in table_map.one_hot else table_map.max_categories) + table_map.n_hashed
+    words = table_map.words.n_features
     sizes = {"number": 1, "date": 5, "time": 7, "text": words, "category": categories, "": categories}
     sizes["string"] = max(categories, words)
     if kind in sizes:

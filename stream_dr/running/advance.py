@@ -39,7 +39,8 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Removal, parse_removal
 from stream_dr.directory.history import PAGE, Decoder, erased_payload_row_numbers
 from stream_dr.errors import CannotUnlearn, HistoryGone, Overloaded, StreamDRError
-from stream_dr.estimators.fitting.mapping import can_unlearn_exactly
+from stream_dr.feature_maps import feature_map
+from stream_dr.feature_maps.table import can_unlearn_exactly
 from stream_dr.log.event import Event, remaining_row_numbers
 from stream_dr.models.model import Model, Unlearned
 from stream_dr.models.snapshot import accumulator_at_start
@@ -349,7 +350,8 @@ def _unlearn_unless_blocked(
     Returns False, without changing the model, if a needed rebuild was forbidden or stopped.
     """
     # Subtract the rows from the state if this is possible without loss of precision.
-    if model.can_subtract_rows and can_unlearn_exactly(model.accumulator):
+    mapping = feature_map(model.estimator.feature_map)
+    if model.can_subtract_rows and can_unlearn_exactly(mapping, model.accumulator.table):
         accumulator = model.estimator.accumulator(model.accumulator.freeze())
         try:
             for block in directory.history.blocks_to_unlearn(removal, model.start - 1, position):

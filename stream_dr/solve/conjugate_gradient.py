@@ -123,7 +123,8 @@ class BlockSolve(NamedTuple):
         """
         if features is None:
             features = len(self.directions)
-        (r0, k), r = shape_of_checked_matrix(self, "expand"), shape_of_checked_matrix(self, "basis")[1]
+        r0, k = shape_of_checked_matrix(self, "expand")
+        r = shape_of_checked_matrix(self, "basis")[1]
         searched = shape_of_checked_matrix(self, "directions")[1]
         check_dtype_and_shapes(self, np.float64, solution=(features, r0), directions=(features, searched))
         check_dtype_and_shapes(self, np.float64, basis=(features, r), coefficients=(r, r0), expand=(r0, k))
@@ -161,13 +162,15 @@ def start_block_solve(
     rank = int(np.count_nonzero(values > RANK_CUT * values[:1].sum()))
     basis = np.ascontiguousarray(vectors[:, :rank])
 
-    guess = guess_columns
-    if guess_columns is None:
-        guess = np.zeros((len(basis), 0))
-    guessing = rank > 0 and bool(np.any(guess))
+    # Without a guess, the first step searches along the right-hand sides.
+    directions = basis
+    guessing = False
+    if guess_columns is not None and rank > 0 and np.any(guess_columns):
+        directions = orthonormal_outside_basis(guess_columns, np.zeros((len(basis), 0)))
+        guessing = True
     return BlockSolve(
         solution=np.zeros_like(basis),
-        directions=orthonormal_outside_basis(guess, np.zeros((len(basis), 0))) if guessing else basis,
+        directions=directions,
         basis=basis,
         coefficients=np.diag(values[:rank]),
         expand=np.ascontiguousarray(expand[:rank]),
@@ -194,16 +197,18 @@ def advance_linear_solve(state: BlockSolve, matrix_times_directions: np.ndarray)
     # Then compute the factors of the new residual: right-hand sides minus matrix times solution.
     inverse, largest = _directions_pseudo_inverse(state.directions, matrix_times_directions, state.largest)
     step = inverse @ (state.directions.T @ state.basis)
+    # The residual has no name here, so that its array is freed as soon as it is decomposed.
+    noise = state.noise * state.size
     basis, coefficients = _orthonormalise_residual(
-        state.basis - matrix_times_directions @ step, state.coefficients, state.noise * state.size
+        state.basis - matrix_times_directions @ step, state.coefficients, noise
     )
 
     # Make the new search directions from the columns of the residual.
     # Unless this step used a guess, make the new directions conjugate to the old directions.
-    if state.guessing:
-        conjugate = basis
-    else:
-        conjugate = basis - state.directions @ (inverse @ (matrix_times_directions.T @ basis))
+    conjugate = basis
+    if not state.guessing:
+        shares = inverse @ (matrix_times_directions.T @ basis)
+        conjugate = basis - state.directions @ shares
     return state._replace(
         solution=state.solution + state.directions @ (step @ state.coefficients),
         directions=tall_qr(conjugate)[0],
@@ -278,7 +283,8 @@ def largest_principal_angle(old_basis: np.ndarray, new_basis: np.ndarray) -> flo
 
     # Compute the angle from its sine: cosines of small angles are inexact [Björck, Golub 1973].
     rest = new_basis - old_basis @ (old_basis.T @ new_basis)
-    sine = np.sqrt(max(0.0, float(np.linalg.eigvalsh(rest.T @ rest)[-1])))
+    squared_sine = float(np.linalg.eigvalsh(rest.T @ rest)[-1])
+    sine = np.sqrt(max(0.0, squared_sine))
     return float(np.arcsin(min(1.0, sine)))
 
 
@@ -300,7 +306,8 @@ def _directions_pseudo_inverse(
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
     largest_eigenvalue = max(largest_eigenvalue, float(values[-1]))
     keep = values > len(directions) * np.finfo(float).eps * largest_eigenvalue
-    return (vectors[:, keep] / values[keep]) @ vectors[:, keep].T, largest_eigenvalue
+    vectors = vectors[:, keep]
+    return (vectors / values[keep]) @ vectors.T, largest_eigenvalue
 
 
 def _orthonormalise_residual(

@@ -132,19 +132,23 @@ def positive_scatter_sum_eigenpairs(
     # Lanczos' method computes c eigenpairs, and needs more features than c.
     # With fewer features, decompose the whole matrix.
     if d <= c + 1:
-        values, vectors = np.linalg.eigh(weight * (between_factor @ between_factor.T) - np.diag(within))
+        between = between_factor @ between_factor.T
+        values, vectors = np.linalg.eigh(weight * between - np.diag(within))
     else:
 
         def multiply(v: np.ndarray) -> np.ndarray:
-            return np.asarray(weight * (between_factor @ (between_factor.T @ v)) - within * v)
+            between = between_factor @ (between_factor.T @ v)
+            return np.asarray(weight * between - within * v)
 
         product = LinearOperator((d, d), matvec=multiply, dtype=np.float64)
-        options = {"v0": between_factor @ np.arange(1.0, c + 1.0), "ncv": min(d, max(4 * c, 40)), "tol": 1e-12}
-        values, vectors = eigsh(product, k=c, which="LA", **options, **LANCZOS_SEED_ARGUMENT)
+        start = between_factor @ np.arange(1.0, c + 1.0)
+        n_vectors = min(d, max(4 * c, 40))
+        values, vectors = eigsh(product, k=c, which="LA", v0=start, ncv=n_vectors, tol=1e-12, **LANCZOS_SEED_ARGUMENT)
 
     # Sort the eigenpairs by descending eigenvalue. Drop negative eigenvalues and rounding error.
     order = np.argsort(-values, kind="stable")
-    order = order[values[order] > d * EPS * float(np.abs(values).max(initial=0.0))]
+    largest = float(np.abs(values).max(initial=0.0))
+    order = order[values[order] > d * EPS * largest]
     return LoadingsAndEigenvalues(vectors[:, order], values[order])
 
 
@@ -202,11 +206,10 @@ def locality_projection(
     f = s / scale
     g = np.diag(ridge / scale**2)
 
-    values, vectors = eigh(
-        _symmetric_part(f[:, None] * small_a * f) + g,
-        _symmetric_part(f[:, None] * small_b * f) + g,
-        subset_by_index=[0, min(n_components, len(s)) - 1],
-    )
+    left = _symmetric_part(f[:, None] * small_a * f) + g
+    right = _symmetric_part(f[:, None] * small_b * f) + g
+    last = min(n_components, len(s)) - 1
+    values, vectors = eigh(left, right, subset_by_index=[0, last])
     if unit_variance:
         # The rows projected onto component j are U @ (f * vectors[:, j]).
         # Scale the vectors such that the projected rows have variance 1.
@@ -241,7 +244,8 @@ def largest_eigenvalue_projection(
     if float(s @ s) < np.finfo(float).tiny:
         return projection_without_components(mean)
 
-    values, vectors = np.linalg.eigh(_symmetric_part(s[:, None] * (U.T @ multiply_by_matrix(U)) * s))
+    small = U.T @ multiply_by_matrix(U)
+    values, vectors = np.linalg.eigh(_symmetric_part(s[:, None] * small * s))
     values = values[::-1][:n_components]
     vectors = vectors[:, ::-1][:, :n_components]
     if unit_variance:
@@ -267,7 +271,8 @@ def _centred_svd(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
         # Singular values up to `cut` are rounding error of the decomposition and of centring.
         # The error of centring grows with the rows' distance from zero.
         largest_mean = float(np.abs(mean).max(initial=0.0))
-        cut = EPS * (r * float(s.max(initial=0.0)) + float(np.sqrt(r)) * largest_mean)
+        largest_value = float(s.max(initial=0.0))
+        cut = EPS * (r * largest_value + float(np.sqrt(r)) * largest_mean)
         nonzero = s > cut
         return U[:, nonzero], s[nonzero], Vt[nonzero].T
     return _centred_svd_of_wide(rows, mean)
@@ -291,7 +296,9 @@ def _centred_svd_of_wide(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.n
     # U are the eigenvectors of the matrix (r, r) of the centred rows' inner products.
     # The eigenvalues of this matrix are the squared singular values.
     # Centre the inner products of the uncentred rows to get the matrix.
-    product = np.asarray((rows @ rows.T).toarray() if sp.issparse(rows) else rows @ rows.T)
+    product = rows @ rows.T
+    if sp.issparse(product):
+        product = product.toarray()
     column = product.mean(axis=0)
     squares, U = np.linalg.eigh(product - column - column[:, None] + column.mean())
     keep = squares > r * EPS * max(float(np.trace(product)), 0.0)

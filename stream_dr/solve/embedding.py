@@ -195,7 +195,8 @@ class Eigenmap(NamedTuple):
         edges = np.minimum(self.one_sided * ends, 1.0)
         if self.temperature:
             nearest = squared_distances.min(axis=1, keepdims=True)
-            edges *= np.exp((np.where(np.isfinite(nearest), nearest, 0.0) - squared_distances) / self.temperature)
+            nearest = np.where(np.isfinite(nearest), nearest, 0.0)
+            edges *= np.exp((nearest - squared_distances) / self.temperature)
 
         total = edges.sum(axis=1, keepdims=True)
         means: np.ndarray = (edges @ self.places) / np.where(total > 0, total, 1.0)
@@ -239,10 +240,11 @@ def laplacian_eigenmaps(
     # The formula for the coordinates of new rows divides by 1 − eigenvalue.
     keep = 1.0 - values > SMALLEST_MU
     eigenvalues = np.maximum(values[keep], 0.0)
+    places = np.ascontiguousarray(places[:, keep])
     temperature = graph.temperature or 0.0
     return Eigenmap(
         as_landmarks(rows),
-        np.ascontiguousarray(places[:, keep]),
+        places,
         eigenvalues,
         graph.radii,
         graph.neighbours,
@@ -359,8 +361,9 @@ def locally_linear_embedding(
     """
     # One row has no neighbours, so the embedding has no components.
     r = rows.shape[0]
+    landmarks = as_landmarks(rows)
     if r < 2:
-        return BarycentricProjection(as_landmarks(rows), np.zeros((r, 0)), np.zeros(0), 1, reg)
+        return BarycentricProjection(landmarks, np.zeros((r, 0)), np.zeros(0), 1, reg)
 
     # Compute the matrix W of the weights of each row's neighbours.
     # Each connected component of the neighbour graph causes one eigenvalue 0, which is skipped.
@@ -369,7 +372,7 @@ def locally_linear_embedding(
     parts = int(connected_components(W, directed=False)[0])
     last = min(parts + n_components, r)
     if last == parts:
-        return BarycentricProjection(as_landmarks(rows), np.zeros((r, 0)), np.zeros(0), k, reg)
+        return BarycentricProjection(landmarks, np.zeros((r, 0)), np.zeros(0), k, reg)
 
     alignment = lle_alignment_matrix(W)
     values, places = eigh(alignment.toarray(), subset_by_index=[parts, last - 1])
@@ -385,8 +388,10 @@ def locally_linear_embedding(
             stacklevel=2,
         )
 
-    places = with_fixed_signs(scale_to_unit_variance(places) if unit_variance else places)
-    return BarycentricProjection(as_landmarks(rows), places, np.maximum(values, 0.0), k, reg)
+    if unit_variance:
+        places = scale_to_unit_variance(places)
+    places = with_fixed_signs(places)
+    return BarycentricProjection(landmarks, places, np.maximum(values, 0.0), k, reg)
 
 
 def barycentric_weight_matrix(
@@ -422,7 +427,8 @@ def barycentric_weight_matrix(
         starts.append(np.repeat(group, near.shape[1]))
         ends.append(near.ravel())
         weights.append(barycentric_weights(rows[group], rows, near, reg).ravel())
-    return sp.csr_matrix((np.concatenate(weights), (np.concatenate(starts), np.concatenate(ends))), shape=(r, r))
+    places = (np.concatenate(starts), np.concatenate(ends))
+    return sp.csr_matrix((np.concatenate(weights), places), shape=(r, r))
 
 
 def lle_alignment_matrix(W: sp.csr_matrix) -> sp.csr_matrix:
@@ -462,7 +468,8 @@ def barycentric_weights(rows: Rows, landmarks: Rows, neighbour_indices: np.ndarr
         trace = np.einsum("nii->n", gram)
         gram /= np.where(trace > 0, trace, 1.0)[:, None, None]
         gram[:, np.arange(k), np.arange(k)] += max(reg, k * EPS)
-        weights[part] = np.linalg.solve(gram, np.ones((len(gram), k, 1)))[:, :, 0]
+        ones = np.ones((len(gram), k, 1))
+        weights[part] = np.linalg.solve(gram, ones)[:, :, 0]
     weights /= weights.sum(axis=1, keepdims=True)
     return weights
 

@@ -71,12 +71,15 @@ def means_by_class(Z: Rows, codes: np.ndarray, n_classes: int) -> np.ndarray:
     n_classes: number of classes. The mean of a class without rows is NaN.
     """
     rows = len(codes)
-    indicator = sp.csr_matrix((np.ones(rows), (codes, np.arange(rows))), shape=(n_classes, rows))
+    places = (codes, np.arange(rows))
+    indicator = sp.csr_matrix((np.ones(rows), places), shape=(n_classes, rows))
     sums = indicator @ Z
+    if sp.issparse(sums):
+        sums = sums.toarray()
     counts = np.bincount(codes, minlength=n_classes)[:, None]
     # A class without rows has the mean 0 / 0 = NaN. Suppress numpy's warning about this.
     with np.errstate(invalid="ignore"):
-        return np.asarray((sums.toarray() if sp.issparse(sums) else sums) / counts)
+        return np.asarray(sums / counts)
 
 
 def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
@@ -111,7 +114,9 @@ def squared_lengths(Z: Rows) -> np.ndarray:
 
     Z: (rows, components), dense or CSR.
     """
-    return np.asarray(Z.multiply(Z).sum(1)).ravel() if sp.issparse(Z) else np.einsum("ij,ij->i", Z, Z)
+    if sp.issparse(Z):
+        return np.asarray(Z.multiply(Z).sum(1)).ravel()
+    return np.asarray(np.einsum("ij,ij->i", Z, Z))
 
 
 SEARCH_CHUNK = 1 << 20
@@ -137,7 +142,8 @@ def nearest_landmarks(landmarks: Rows, k: int, include_self: bool) -> np.ndarray
     # scikit-learn computes the squared distance of rows x and y as |x|² + |y|² − 2 xᵀy.
     landmarks = subtract_shift_keeping_sparsity(landmarks, upper_column_medians(landmarks))
     search = NearestNeighbors(n_neighbors=k).fit(landmarks)
-    return np.asarray(search.kneighbors(landmarks if include_self else None, return_distance=False))
+    queries = landmarks if include_self else None
+    return np.asarray(search.kneighbors(queries, return_distance=False))
 
 
 def landmark_index_pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, np.ndarray]:
@@ -206,7 +212,8 @@ def subtract_shift_keeping_sparsity(rows: Rows, shift: np.ndarray) -> Rows:
         return rows
     if not sp.issparse(rows):
         return rows - shift
-    return sp.csr_matrix(rows - sp.csr_matrix(np.ones((rows.shape[0], 1))) @ sp.csr_matrix(shift))
+    ones = sp.csr_matrix(np.ones((rows.shape[0], 1)))
+    return sp.csr_matrix(rows - ones @ sp.csr_matrix(shift))
 
 
 def squared_distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
@@ -292,7 +299,8 @@ class SampledLandmarks(NamedTuple):
         """Raise DamagedFile unless the arrays are rows of `width` features."""
         checks.check_within(self, 0, checks.FEATURE_COUNT_LIMIT, "width")
         checks.check_stored_rows(self, self.n_landmarks, self.width)
-        checks.check_dtype_and_shapes(self, np.float64, middle=(self.width if len(self.middle) else 0,))
+        n_middle = self.width if len(self.middle) else 0
+        checks.check_dtype_and_shapes(self, np.float64, middle=(n_middle,))
         checks.check_finite_arrays(self, "middle")
         checks.check_at_least(self, 0.0, "same")
 
@@ -467,41 +475,60 @@ def neighbourhood_graph(
     """
     r = rows.shape[0]
     average = one_sided_edges == "average" and radius is None
+    one_sided = 0.5 if average else 1.0
     if r < 2:
-        return Graph(sp.csr_matrix((r, r)), np.zeros(r), np.zeros(r), None, 0, 0.5 if average else 1.0)
+        return Graph(sp.csr_matrix((r, r)), np.zeros(r), np.zeros(r), None, 0, one_sided)
 
-    # Find the pairs of rows that an edge joins, and the squared distance of each pair.
-    k = min(n_neighbors, r if average else r - 1)
-    if radius is not None:
-        starts, ends = landmark_index_pairs_within(rows, radius)
-    else:
-        starts, ends = np.repeat(np.arange(r), k), nearest_landmarks(rows, k, include_self=average).ravel()
-    lengths = squared_pair_distances(rows, starts, ends)
-    if radius is not None:
-        radii = np.full(r, radius**2)
-    else:
-        radii = lengths.reshape(r, k).max(axis=1) * RADIUS_SLACK
+    # With "average", a row counts as one of its own neighbours.
+    n_near = r if average else r - 1
+    k = min(n_neighbors, n_near)
+    starts, ends, lengths, radii = _find_edges(rows, k, average, radius)
 
-    # Remove edges of a row to itself, and compute the weights of the other edges.
-    others = starts != ends
-    starts, ends, lengths = starts[others], ends[others], lengths[others]
+    # Compute the weights of the edges.
     t = None
+    weights = np.ones(len(lengths))
     if heat_kernel:
         t = _heat_kernel_temperature(lengths, temperature)
-    if t is not None:
         weights = np.exp(-lengths / t)
-    else:
-        weights = np.ones(len(lengths))
     if class_codes is not None:
         weights = weights * (class_codes[starts] == class_codes[ends])
 
     # Halve or keep the weight of edges of which only one row is near the other.
     directed = sp.csr_matrix((weights, (starts, ends)), shape=(r, r))
-    graph = (0.5 * (directed + directed.T) if average else directed.maximum(directed.T)).tocsr()
+    graph = _symmetric_weights(directed, average)
     graph.eliminate_zeros()
     degrees = np.asarray(graph.sum(axis=1)).ravel()
-    counted = 0 if radius is not None else k - 1 if average else k
-    return Graph(graph, degrees, radii, t, counted, 0.5 if average else 1.0)
+    counted = 0
+    if radius is None:
+        counted = k - 1 if average else k
+    return Graph(graph, degrees, radii, t, counted, one_sided)
+
+
+def _find_edges(
+    rows: Rows, k: int, include_self: bool, radius: float | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the two rows and the squared length of each edge, and each row's squared radius."""
+    r = rows.shape[0]
+    if radius is not None:
+        starts, ends = landmark_index_pairs_within(rows, radius)
+        lengths = squared_pair_distances(rows, starts, ends)
+        radii = np.full(r, radius**2)
+    else:
+        starts = np.repeat(np.arange(r), k)
+        ends = nearest_landmarks(rows, k, include_self=include_self).ravel()
+        lengths = squared_pair_distances(rows, starts, ends)
+        radii = lengths.reshape(r, k).max(axis=1) * RADIUS_SLACK
+
+    # Leave out edges of a row to itself.
+    others = starts != ends
+    return starts[others], ends[others], lengths[others], radii
+
+
+def _symmetric_weights(directed: sp.csr_matrix, average: bool) -> sp.csr_matrix:
+    """Return weights of edges in both directions, from weights (r, r) in one."""
+    if average:
+        return (0.5 * (directed + directed.T)).tocsr()
+    return directed.maximum(directed.T).tocsr()
 
 
 def _heat_kernel_temperature(squared_edge_lengths: np.ndarray, temperature: float | None) -> float:

@@ -121,7 +121,8 @@ def place_previous_features(previous: Projection, projection: Projection) -> np.
     new = _mapped_column_names(projection)
     if old is None or new is None:
         linear = linear_part_or_none(previous)
-        return np.arange(0 if linear is None else len(linear.loadings))
+        n_features = 0 if linear is None else len(linear.loadings)
+        return np.arange(n_features)
     at = {name: number for number, name in enumerate(new)}
     for name in old:
         # A feature that only `previous` has gets the next free index.
@@ -139,7 +140,8 @@ def move_rows(array: np.ndarray, new_indices: np.ndarray) -> np.ndarray:
     """
     if np.array_equal(new_indices, np.arange(len(array))):
         return array
-    moved = np.zeros((int(new_indices.max(initial=-1)) + 1, *array.shape[1:]))
+    length = int(new_indices.max(initial=-1)) + 1
+    moved = np.zeros((length, *array.shape[1:]))
     moved[new_indices] = array
     return moved
 
@@ -197,10 +199,7 @@ def _landmark_embedding(projection: Projection | None) -> Eigenmap | Barycentric
 
 
 def _mapped_column_names(projection: Projection) -> tuple[str, ...] | None:
-    """Return the column names of the projection's feature map.
-
-    The result is None if the projection has no feature map, or if the map has no names.
-    """
+    """Return the column names of a projection's feature map, or None."""
     if isinstance(projection, Mapped):
         return projection.feature_names
     return None
@@ -224,12 +223,16 @@ def least_squares_map(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, flo
     # Scale the columns of `old` to length 1, so that long columns do not hide short ones.
     scales = column_norms(old)
     scales[scales == 0] = 1.0
-    mapping = np.linalg.lstsq(old.T @ old / np.outer(scales, scales), old.T @ new / scales[:, None], rcond=None)[0]
+    gram = old.T @ old / np.outer(scales, scales)
+    right_sides = old.T @ new / scales[:, None]
+    mapping = np.linalg.lstsq(gram, right_sides, rcond=None)[0]
     mapping /= scales[:, None]
 
     rest = float(np.linalg.norm(old @ mapping - new))
     size = float(np.linalg.norm(new))
-    return mapping, rest / size if size else 0.0
+    if not size:
+        return mapping, 0.0
+    return mapping, rest / size
 
 
 def column_norms(array: np.ndarray) -> np.ndarray:
@@ -260,7 +263,9 @@ def _best_order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     # Choose the order with the largest sum of absolute cosines to previous components.
     # A very negative gain prevents a swap of components whose eigenvalues are not near each other.
     values = np.asarray(eigenvalues[:shared], dtype=np.float64)
-    near = np.abs(values[:, None] - values) <= GAP * np.maximum(np.abs(values[:, None]), np.abs(values))
+    sizes = np.abs(values)
+    larger = np.maximum(sizes[:, None], sizes)
+    near = np.abs(values[:, None] - values) <= GAP * larger
     gain = np.where(near, np.abs(cosines[:shared, :shared]), -2.0 * shared)
     order[:shared] = linear_sum_assignment(gain, maximize=True)[1]
     return order
@@ -340,7 +345,9 @@ def principal_angles(before: Projection, after: Projection) -> np.ndarray | None
     # Compute the cosine and the sine of each principal angle, in ascending order of the angles.
     cosines = np.clip(np.linalg.svd(first.T @ second, compute_uv=False), 0.0, 1.0)
     wide, narrow = (first, second) if first.shape[1] >= second.shape[1] else (second, first)
-    sines = np.clip(np.linalg.svd(narrow - wide @ (wide.T @ narrow), compute_uv=False)[::-1], 0.0, 1.0)
+    outside = narrow - wide @ (wide.T @ narrow)
+    sines = np.clip(np.linalg.svd(outside, compute_uv=False)[::-1], 0.0, 1.0)
 
     # Arcsine is accurate for small angles, arccosine for large angles.
-    return np.asarray(np.where(cosines**2 > 0.5, np.arcsin(sines), np.arccos(cosines)))
+    is_small = cosines**2 > 0.5
+    return np.asarray(np.where(is_small, np.arcsin(sines), np.arccos(cosines)))

@@ -128,7 +128,8 @@ def left_singular_pairs(matrix: np.ndarray) -> LeftSingularPairs:
     vectors, values = pairs or thin_svd(matrix)[:2]
 
     # Drop the singular values that are only rounding error.
-    r = int(np.count_nonzero(values > max(m, k) * EPS * values[:1].sum()))
+    smallest = max(m, k) * EPS * values[:1].sum()
+    r = int(np.count_nonzero(values > smallest))
     return LeftSingularPairs(vectors[:, :r], values[:r])
 
 
@@ -202,7 +203,8 @@ def rotate_equal_components(loadings: np.ndarray, eigenvalues: np.ndarray) -> np
     """
     # `equal` is True for each eigenvalue that equals the next eigenvalue.
     gap = np.abs(np.diff(eigenvalues))
-    equal = gap <= np.maximum(1e-9 * np.abs(eigenvalues[:-1]), 100 * EPS * np.abs(eigenvalues[:1]).sum())
+    sizes = np.abs(eigenvalues)
+    equal = gap <= np.maximum(1e-9 * sizes[:-1], 100 * EPS * sizes[:1].sum())
     if not equal.any():
         return loadings
 
@@ -260,8 +262,9 @@ def _column_extremes(extreme: np.ufunc, array: np.ndarray) -> np.ndarray:
     # numpy reduces short rows slowly, so several rows are first joined into one long row.
     together = min(rows, max(1, 256 // columns))
     whole = rows // together * together
-    long = extreme.reduce(array[:whole].reshape(-1, together * columns), axis=0).reshape(together, columns)
-    return np.asarray(extreme.reduce(np.concatenate([long, array[whole:]]), axis=0))
+    long = extreme.reduce(array[:whole].reshape(-1, together * columns), axis=0)
+    rest = np.concatenate([long.reshape(together, columns), array[whole:]])
+    return np.asarray(extreme.reduce(rest, axis=0))
 
 
 def thin_svd(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -397,7 +400,8 @@ class Rounding(NamedTuple):
         """
         # The result is the sum of the error of centring the rows and the error of unlearning rows.
         total = float(diagonal.sum())
-        return EPS * float(np.linalg.norm(self.shift)) * float(np.sqrt(total)) + self.lost * total
+        shift = float(np.linalg.norm(self.shift))
+        return EPS * shift * float(np.sqrt(total)) + self.lost * total
 
     def cross_sum_floor(self, target_norm: float, diagonal: np.ndarray) -> float:
         """Return the norm below which cross sums are rounding error.
@@ -428,7 +432,8 @@ class Rounding(NamedTuple):
         varying = np.count_nonzero(self.varying_columns(diagonal))
         own = 1e-12 * np.sqrt(varying * diagonal) + 8 * EPS * np.abs(self.shift)
         # Unlearning rows adds an error that is the same for all features.
-        return np.asarray(self.cancelled * (own + 8 * np.sqrt(EPS * self.lost * float(diagonal.sum()))))
+        shared = 8 * np.sqrt(EPS * self.lost * float(diagonal.sum()))
+        return np.asarray(self.cancelled * (own + shared))
 
     def clear_noisy_features(self, cross_sums: np.ndarray, target_norm: float, diagonal: np.ndarray) -> np.ndarray:
         """Set cross sums that are only rounding error to zero.

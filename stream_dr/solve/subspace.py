@@ -106,8 +106,8 @@ def start_subspace(columns: np.ndarray) -> Subspace:
 
     columns: (features, k), k columns that the basis will span.
     """
-    d = len(columns)
-    return Subspace(np.zeros((d, 0)), np.zeros((d, 0)), orthonormal_outside_basis(columns, np.zeros((d, 0))))
+    empty = np.zeros((len(columns), 0))
+    return Subspace(empty, empty, orthonormal_outside_basis(columns, empty))
 
 
 def extend_subspace(state: Subspace, scatter_times_directions: np.ndarray) -> Subspace:
@@ -215,7 +215,9 @@ class ScatterProduct:
     def __init__(
         self, mean: np.ndarray, columns: np.ndarray, scale: np.ndarray | None = None, threads: int = 1
     ) -> None:
-        columns = np.ascontiguousarray(columns if scale is None else columns * scale[:, None])
+        if scale is not None:
+            columns = columns * scale[:, None]
+        columns = np.ascontiguousarray(columns)
         self._scale = scale
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self._parts = [_PartialScatterProduct(mean, columns) for _ in range(max(1, threads))]
@@ -262,13 +264,9 @@ class ScatterProduct:
         return out if self._scale is None else out * self._scale[:, None]
 
     def _wait_for_part(self, part_number: int) -> None:
-        """Wait until no thread adds to one partial product.
-
-        If the last addition raised an error in its thread, the error is raised here.
-
-        part_number: index of the partial product.
-        """
-        adding, self._running_additions[part_number] = self._running_additions[part_number], None
+        """Wait for a thread's addition to one product, and raise its error."""
+        adding = self._running_additions[part_number]
+        self._running_additions[part_number] = None
         if adding is not None:
             adding.result()
 
@@ -280,7 +278,8 @@ class _PartialScatterProduct:
     """
 
     def __init__(self, mean: np.ndarray, columns: np.ndarray) -> None:
-        self._mean, self._columns = mean, columns
+        self._mean = mean
+        self._columns = columns
         self._shift = mean @ self._columns
         self._out = np.zeros_like(self._columns)
         self._total = np.zeros(self._columns.shape[1])

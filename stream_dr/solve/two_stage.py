@@ -31,6 +31,7 @@ have a smaller error, but it would need all rows.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -213,7 +214,8 @@ def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rou
     gamma: ridge.
     rounding: rounding errors of `scatter`.
     """
-    values, vectors = spectral.nonzero_semidefinite_eigenpairs(scatter, rounding.eigenvalue_floor(np.diagonal(scatter)))
+    floor = rounding.eigenvalue_floor(np.diagonal(scatter))
+    values, vectors = spectral.nonzero_semidefinite_eigenpairs(scatter, floor)
     M = vectors / np.sqrt(values + gamma)
     return InverseRoot(lambda p: M @ p, lambda b: M.T @ b)
 
@@ -255,10 +257,8 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
             return None
 
     scale = 1.0 / np.sqrt(diagonal + gamma)[:, None]
-    return InverseRoot(
-        lambda p: scale * solve_triangular(factor, p, lower=True, trans="T", check_finite=False),
-        lambda b: solve_triangular(factor, scale * b, lower=True, check_finite=False),
-    )
+    solve = partial(solve_triangular, factor, lower=True, check_finite=False)
+    return InverseRoot(lambda p: scale * solve(p, trans="T"), lambda b: solve(scale * b))
 
 
 def _scaled_cholesky(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | None, float]:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.aliases import JsonDict
-from stream_dr.batch.block import Block, Rows, check_finite
+from stream_dr.batch.block import Block, check_finite
 from stream_dr.batch.table import table_from_array, table_kinds
 from stream_dr.batch.targets import Label
 from stream_dr.checks import FEATURE_COUNT_LIMIT, MAX_EXACT_WIDTH, check_field_equals, check_within, field_error
@@ -32,7 +32,6 @@ from stream_dr.feature_maps.table import (
     Table,
     TableState,
     map_table_rows,
-    mapping_mixed_rows,
     maps_without_statistics,
     merge_table_states,
     slices_within_memory_limit,
@@ -53,7 +52,7 @@ from stream_dr.statistics.moments.label_sets import LabelSets
 from stream_dr.statistics.moments.largest import Largest
 from stream_dr.statistics.moments.sparse_sums import SparsePart
 from stream_dr.statistics.moments.state import MomentState
-from stream_dr.statistics.protocol import Absent, Accumulator, State, register_nested_state
+from stream_dr.statistics.protocol import Absent, Accumulator, AccumulatorBase, State, register_nested_state
 from stream_dr.statistics.reservoir import Reservoir
 from stream_dr.statistics.row_hashes import row_and_target_hashes, table_row_hashes
 from stream_dr.uncertainty import ComponentSpread, CrossValidation
@@ -137,13 +136,10 @@ class MappedState(NamedTuple):
             return self if self.table is not None else other
 
         # If one state has no rows, the result has the input columns of the other state.
-        spec = self.feature_map
-        if not self.rows or not other.rows:
-            learned = self if self.rows else other
-            inner = self.inner.merge(other.inner)
-            return _wrap_inner_state(inner, learned.n_features, spec, learned.names, None, learned.landmarks)
+        merged = self if self.rows else other
+        both = self.rows > 0 and other.rows > 0
         # Compare landmarks first, because only states of equal landmarks have equal columns.
-        if self.landmarks is not None and other.landmarks is not None:
+        if both and self.landmarks is not None and other.landmarks is not None:
             if not self.landmarks.has_same_rows(other.landmarks):
                 raise CannotMerge(
                     "the states have landmarks of their own, and coordinates on others mean something else: give both the "
@@ -151,17 +147,17 @@ class MappedState(NamedTuple):
                 )
             widest = max(self.landmarks, other.landmarks, key=lambda marks: marks.n_features)
             landmarks = widest._replace(seen=self.landmarks.seen + other.landmarks.seen)
-            inner = self.inner.merge(other.inner)
-            return _wrap_inner_state(inner, landmarks.n_features, spec, None, None, landmarks)
-
+            merged = self._replace(n_features=widest.n_features, landmarks=landmarks)
         # The result has names of columns only if the two states have the same names.
+        elif both and self.names == other.names:
+            merged = self._replace(n_features=max(self.n_features, other.n_features))
+        elif both:
+            merged = self._replace(n_features=maps[0].max_mapped_columns(0), names=None)
         inner = self.inner.merge(other.inner)
-        if self.names != other.names:
-            return _wrap_inner_state(inner, maps[0].max_mapped_columns(0), spec, None)
-        return _wrap_inner_state(inner, max(self.n_features, other.n_features), spec, self.names)
+        return _wrap_inner_state(inner, merged.n_features, self.feature_map, merged.names, None, merged.landmarks)
 
 
-class MappedAccumulator:
+class MappedAccumulator(AccumulatorBase):
     """Accumulator that learns rows transformed by a feature map.
 
     The transformed rows are called mapped rows. Another accumulator, the inner accumulator, learns
@@ -173,8 +169,8 @@ class MappedAccumulator:
     state: state to continue from, or None.
     """
 
-    table: TableState | None = None
-    """Running statistics of a table's columns. None if the feature map does not use any."""
+    # The property of the base class could not be set.
+    inner: Accumulator = None  # type: ignore[assignment]
 
     def __init__(self, map_spec: JsonDict, build_inner: Callable[..., Accumulator], state: MappedState | None) -> None:
         self._map = feature_map(map_spec)
@@ -186,9 +182,13 @@ class MappedAccumulator:
         if state is not None and learned != self._spec:
             raise CannotMerge(f"this state was learned with another feature map than {self._spec}.")
         self._build = build_inner
-        self.inner = build_inner(None if state is None else state.inner)
-        self.n_features = 0 if state is None else state.n_features
-        self._names = None if state is None else state.names
+        start = state or MappedState(0, 0, 0, None, (), self._spec, None, None)
+        self.inner = build_inner(start.inner)
+        self.folds = self.inner.folds
+        self.n_features = start.n_features
+        self._names = start.names
+        self.table = start.table
+        self.landmarks = start.landmarks
 
     @property
     def first_batch_parameters(self) -> JsonDict:
@@ -218,7 +218,7 @@ class MappedAccumulator:
         return self.inner.target_kind
 
     @property
-    def labels(self) -> tuple[Label, ...]:
+    def labels(self) -> tuple[Label, ...]:  # type: ignore[override]
         """Distinct labels in order of first appearance."""
         return self.inner.labels
 
@@ -231,24 +231,9 @@ class MappedAccumulator:
         return self.inner.label_rows
 
     @property
-    def remaining_labels(self) -> tuple[Label, ...]:
-        """Labels that rows still have after all unlearning."""
-        return self.inner.remaining_labels
-
-    @property
-    def table_names(self) -> tuple[str, ...]:
-        """Names of the table's columns, empty unless the feature map reads tables."""
-        return ()
-
-    @property
-    def scatter(self) -> str:
+    def scatter(self) -> str:  # type: ignore[override]
         """Stored part of the mapped rows' scatter matrix."""
         return self.inner.scatter
-
-    @property
-    def folds(self) -> int:
-        """Number of folds into which rows are divided for cross-validation, or 0."""
-        return self.inner.folds
 
     def add(self, block: Block) -> None:
         """Map a batch and learn the mapped rows.
@@ -256,24 +241,12 @@ class MappedAccumulator:
         The batch is handled in parts, to bound memory. Raises WidthMismatch and the errors of the
         accumulator of the mapped rows. After an error nothing has changed.
         """
-        # The first batch decides parameters of the map that the user has not set.
-        width, names = self._width_and_names_with(block)
-        before = self._map, self._spec
-        if not self._map.has_final_parameters and block.rows:
-            self._map = self._map.with_first_batch_parameters(block)
-            self._spec = canonical_spec_json(self._map)
-
-        # Map and learn the batch. After an error the parameters of the map are undecided again.
+        before = self._map, self._spec, self.table, self.landmarks
         try:
-            if not self.n_features and block.rows:
-                self._map.warn_if_unsuitable(block.X)
-            self._apply_to_row_parts(block, lambda part: self.inner.add(self._map_block(part, width)))
+            self._learn(block)
         except BaseException:
-            self._map, self._spec = before
+            self._map, self._spec, self.table, self.landmarks = before
             raise
-        if block.rows:
-            self.n_features = width
-            self._names = names
 
     def remove(self, block: Block) -> None:
         """Remove a batch that was learned before.
@@ -281,34 +254,54 @@ class MappedAccumulator:
         The batch is mapped again, and the mapped rows are removed. Raises CannotUnlearn.
         """
         width = self._width_and_names_with(block)[0]
-        self._apply_to_row_parts(block, lambda part: self.inner.remove(self._map_block(part, width)))
+        self._map_in_parts(block, width, self.inner.remove)
 
     def freeze(self) -> MappedState:
         """Return the state so far as a MappedState."""
-        return _wrap_inner_state(self.inner.freeze(), self.n_features, self._spec, self._names)
+        inner = self.inner.freeze()
+        return _wrap_inner_state(inner, self.n_features, self._spec, self._names, self.table, self.landmarks)
 
-    def _apply_to_row_parts(self, block: Block, learn_or_remove: Callable[[Block], None]) -> None:
-        """Call a function with each part of a batch.
+    def _learn(self, block: Block) -> None:
+        """Map a batch and learn the mapped rows.
+
+        The caller restores the map, the statistics and the landmarks after an error.
+        """
+        # The first batch decides parameters of the map that the user has not set.
+        width, names = self._width_and_names_with(block)
+        if not self._map.has_final_parameters and block.rows:
+            self._map = self._map.with_first_batch_parameters(block)
+            self._spec = canonical_spec_json(self._map)
+
+        if not self.n_features and block.rows:
+            self._map.warn_if_unsuitable(block.X)
+        self._map_in_parts(block, width, self.inner.add)
+        if block.rows:
+            self.n_features = width
+            self._names = names
+
+    def _map_in_parts(self, block: Block, n_input_features: int, learn_or_remove: Callable[[Block], None]) -> None:
+        """Map a batch in parts, and call a function with each mapped part.
 
         The parts are ranges of rows, in order. After an error, the accumulator of the mapped rows
         is restored as it was before the first call.
 
-        learn_or_remove: function that learns or removes the rows of its argument.
+        learn_or_remove: method of the accumulator of the mapped rows.
         """
-        parts = self._row_part_slices(block)
+        if self.table is None:
+            parts = row_slices_to_map(block.rows, self._map)
+        else:
+            parts = slices_within_memory_limit(self._map, self.table, block.X)
         if len(parts) < 2:
-            learn_or_remove(block)
+            learn_or_remove(self._map_block(block, n_input_features))
             return
+
         before = self.inner.freeze()
         try:
             for part in parts:
-                learn_or_remove(block.take(np.arange(block.rows)[part]))
+                learn_or_remove(self._map_block(block.take(np.arange(block.rows)[part]), n_input_features))
         except BaseException:
             self.inner = self._build(before)
             raise
-
-    def _row_part_slices(self, block: Block) -> list[slice]:
-        return row_slices_to_map(block.rows, self._map)
 
     def _map_block(self, block: Block, n_input_features: int) -> Block:
         # With folds, compute the hash of each row from the row before the map.
@@ -316,12 +309,12 @@ class MappedAccumulator:
         hashes = (
             row_and_target_hashes(block, self._map.by_name) if self.folds and block.hashes is None else block.hashes
         )
-        X = self._map_rows(block, n_input_features)
+        if self.landmarks is None:
+            X = self._map.apply(block.X, n_input_features, block.names)
+        else:
+            X = self._map.coordinates(self.landmarks, block.X)
         check_finite(X)
         return block._replace(X=X, names=None, width_stated=True, hashes=hashes)
-
-    def _map_rows(self, block: Block, n_input_features: int) -> Rows:
-        return self._map.apply(block.X, n_input_features, block.names)
 
     def _width_and_names_with(self, block: Block) -> tuple[int, tuple[str, ...] | None]:
         """Return the map's input columns after learning a batch.
@@ -358,26 +351,10 @@ class LandmarkAccumulator(MappedAccumulator):
 
     def __init__(self, map_spec: JsonDict, build_inner: Callable[..., Accumulator], state: MappedState | None) -> None:
         super().__init__(map_spec, build_inner, state)
-        landmarks = None if state is None else state.landmarks
-        self.landmarks: Landmarks = self._map.initial_landmarks() if landmarks is None else landmarks
+        self.landmarks: Landmarks = self.landmarks or self._map.initial_landmarks()
         # If the user has given landmarks as dense rows, they set the number of features.
-        if landmarks is None and self.landmarks.indices is None:
+        if state is None and self.landmarks.indices is None:
             self.n_features = self.landmarks.n_features
-
-    def add(self, block: Block) -> None:
-        """Draw landmarks from a batch, then learn the batch.
-
-        Landmarks are rows that the map compares other rows with. Raises WidthMismatch and the
-        errors of the accumulator of mapped rows. After an error nothing has changed.
-        """
-        self._width_and_names_with(block)
-        before = self.landmarks
-        self.landmarks = self._map.add_landmarks_from_batch(before, block)
-        try:
-            super().add(block)
-        except BaseException:
-            self.landmarks = before
-            raise
 
     def remove(self, block: Block) -> None:
         """Remove a batch that was learned before.
@@ -399,12 +376,10 @@ class LandmarkAccumulator(MappedAccumulator):
             )
         super().remove(block)
 
-    def freeze(self) -> MappedState:
-        """Return the state so far as a MappedState."""
-        return super().freeze()._replace(landmarks=self.landmarks)
-
-    def _map_rows(self, block: Block, n_input_features: int) -> Rows:
-        return self._map.coordinates(self.landmarks, block.X)
+    def _learn(self, block: Block) -> None:
+        """Draw landmarks from a batch, then learn the batch."""
+        self.landmarks = self._map.add_landmarks_from_batch(self.landmarks, block)
+        super()._learn(block)
 
 
 class TableAccumulator(MappedAccumulator):
@@ -414,40 +389,6 @@ class TableAccumulator(MappedAccumulator):
     statistics and then mapped with them. Only one thread may use the accumulator. `n_features` is
     the number of columns before the map.
     """
-
-    def __init__(self, map_spec: JsonDict, build_inner: Callable[..., Accumulator], state: MappedState | None) -> None:
-        super().__init__(map_spec, build_inner, state)
-        self.table = None if state is None else state.table
-
-    def add(self, block: Block) -> None:
-        """Update the statistics of the columns, then learn a batch.
-
-        The feature map transforms the batch with the updated statistics, and the mapped rows are
-        learned. Raises SchemaMismatch, InvalidRows, and the errors of the accumulator of mapped
-        rows. After an error nothing has changed.
-        """
-        rows = table_from_array(block.X, block.names)
-        before = self.table
-        if not rows.num_rows:
-            return
-        if before is None and isinstance(self._map, Table) and self.scatter == "exact":
-            check_max_encoded_columns(self._map.encoding(), self._map.column_overrides(), table_kinds(rows))
-
-        # Map and learn the batch with the updated statistics. Restore the old ones after an error.
-        self.table = update_statistics(self._map, before, rows)
-        try:
-            if before is None and isinstance(self._map, Table) and self.scatter == "auto":
-                # The table may get too many mapped columns for a whole scatter matrix.
-                reason = diagonal_only_reason(self._map.encoding(), self.table.columns)
-                if reason:
-                    warnings.warn(reason, OnlyDiagonal, stacklevel=1)
-            self._apply_to_row_parts(block._replace(X=rows), lambda part: self.inner.add(self._map_table_part(part)))
-        except BaseException:
-            self.table = before
-            raise
-
-        self._names = self.table.names
-        self.n_features = len(self._names)
 
     def remove(self, block: Block) -> None:
         """Remove a batch that was learned before.
@@ -468,30 +409,35 @@ class TableAccumulator(MappedAccumulator):
                 "idf=False (text)."
             )
         table = update_statistics(self._map, self.table, rows, sign=-1)
-        self.inner.remove(self._map_table_part(block._replace(X=rows)))
+        self.inner.remove(self._map_block(block._replace(X=rows), 0))
         self.table = table
 
-    @property
-    def mapping_depended_on_rows(self) -> bool:
-        """True if learned rows' mapping depended on other rows.
+    def _learn(self, block: Block) -> None:
+        """Update the statistics of the columns, then learn a batch.
 
-        If so, the state may still depend on rows that have been removed.
+        The feature map transforms the batch with the updated statistics, and the mapped rows are
+        learned. Raises SchemaMismatch, InvalidRows, and the errors of the accumulator of mapped
+        rows.
         """
-        return self.table is not None and mapping_mixed_rows(self._map, self.table)
+        rows = table_from_array(block.X, block.names)
+        before = self.table
+        if not rows.num_rows:
+            return
+        first = before is None and isinstance(self._map, Table)
+        if first and self.scatter == "exact":
+            check_max_encoded_columns(self._map, table_kinds(rows))
 
-    @property
-    def table_names(self) -> tuple[str, ...]:
-        """Names of the table's columns before the map."""
-        return () if self.table is None else self.table.names
+        self.table = update_statistics(self._map, before, rows)
+        if first and self.scatter == "auto":
+            # The table may get too many mapped columns for a whole scatter matrix.
+            reason = diagonal_only_reason(self._map, self.table.columns)
+            if reason:
+                warnings.warn(reason, OnlyDiagonal, stacklevel=1)
+        self._map_in_parts(block._replace(X=rows), 0, self.inner.add)
+        self._names = self.table.names
+        self.n_features = len(self._names)
 
-    def freeze(self) -> MappedState:
-        """Return the state so far as a MappedState."""
-        return super().freeze()._replace(table=self.table)
-
-    def _row_part_slices(self, block: Block) -> list[slice]:
-        return slices_within_memory_limit(self._map, self.table or TableState(), block.X)
-
-    def _map_table_part(self, block: Block) -> Block:
+    def _map_block(self, block: Block, n_input_features: int) -> Block:
         """Return the mapped rows of one part of a batch.
 
         The field `width_stated` of the result is True if the mapped rows will always have few
@@ -499,7 +445,7 @@ class TableAccumulator(MappedAccumulator):
         scatter="auto", the whole matrix is stored.
         """
         table = self.table or TableState()
-        stated = max_table_width(self._map.encoding(), table.columns) <= MAX_EXACT_WIDTH
+        stated = max_table_width(self._map, table.columns) <= MAX_EXACT_WIDTH
         hashes = block.hashes
         if self.folds and hashes is None:
             columns = ((column.name, read_column(column, block.X)) for column in table.columns if column.is_encoded)

@@ -162,7 +162,8 @@ class ColumnRoles(NamedTuple):
         schema: Arrow types of the columns.
         """
         labels = () if self.label_set_column(schema) else self.labels
-        return (*labels, *self.target, *((self.weight,) if self.weight is not None else ()))
+        weights = () if self.weight is None else (self.weight,)
+        return (*labels, *self.target, *weights)
 
     def features(self, all_columns: Sequence[str]) -> list[str]:
         """Return the names of the feature columns.
@@ -243,7 +244,10 @@ def split_batches_into_blocks(
             roles = roles._replace(raw=must_read_as_table(batch, features, roles))
             for start in range(0, batch.num_rows, rows_per_block):
                 part = batch.slice(start, rows_per_block)
-                yield block_from_arrow(part) if features is None else convert_batch_to_block(part, features, roles)
+                if features is None:
+                    yield block_from_arrow(part)
+                else:
+                    yield convert_batch_to_block(part, features, roles)
                 row += part.num_rows
     except (pa.ArrowException, OSError, EOFError) as e:
         raise MalformedInput(f"{path}, after row {row}: {e}", file=str(path)) from e
@@ -328,10 +332,10 @@ def must_read_as_table(first_batch: pa.RecordBatch, feature_names: Sequence[str]
     """
     if roles.raw is not None or feature_names is None:
         return bool(roles.raw)
-    return any(kind != "number" for _, kind in roles.kinds) or any(
-        not _has_numbers(first_batch.schema.field(name).type) or first_batch.column(name).null_count
-        for name in feature_names
-    )
+    if any(kind != "number" for _, kind in roles.kinds):
+        return True
+    columns = map(first_batch.column, feature_names)
+    return any(not _has_numbers(column.type) or column.null_count for column in columns)
 
 
 def choose_column_types(
@@ -374,10 +378,7 @@ def choose_feature_type(first_values: pa.Array, declared_kind: str | None) -> pa
 
 
 def _has_numbers(arrow_type: pa.DataType) -> bool:
-    """Return True if an Arrow type is numeric.
-
-    Lists of numbers, booleans and extension types count as numeric.
-    """
+    """Return True if an Arrow type has numbers, lists of numbers or stored extension values."""
     if is_vector_type(arrow_type):
         arrow_type = arrow_type.value_type
     return is_numeric_type(arrow_type) or isinstance(arrow_type, pa.BaseExtensionType)
@@ -416,8 +417,9 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
     # Each column with 0 and 1 is one label.
     if roles.labels:
         Y = _role_numbers(batch, roles.labels)
-        if not np.all((Y == 0) | (Y == 1)):
-            column = roles.labels[int(np.argwhere((Y != 0) & (Y != 1))[0][1])]
+        wrong = (Y != 0) & (Y != 1)
+        if wrong.any():
+            column = roles.labels[int(np.argwhere(wrong)[0][1])]
             raise InvalidTargets(f"label column {column!r} has values other than 0 and 1; give it as label or target.")
         return indicator_targets(Y, roles.labels)
 
@@ -450,8 +452,9 @@ def split_labels(column: pa.Array, column_name: str, separator: str | None) -> p
         sets.append(labels)
 
     are_texts = separator is not None or not any(sets)
+    arrow_type = pa.list_(pa.string()) if are_texts else None
     try:
-        return pa.array(sets, pa.list_(pa.string()) if are_texts else None)
+        return pa.array(sets, arrow_type)
     except pa.ArrowException as e:
         message = f"column {column_name!r} has labels of several types ({e}); give texts or whole numbers."
         raise SchemaMismatch(message, column=column_name) from e

@@ -195,11 +195,15 @@ class CsvFile:
 
         # Take larger pieces for longer rows, so that each piece has some rows.
         # The length of the first record is an estimate of the length of a row.
-        piece = max(PIECE, min(LONGEST, 4 * sum(len(field) + 3 for field in record)))
+        record_bytes = sum(len(field) + 3 for field in record)
+        piece = max(PIECE, min(LONGEST, 4 * record_bytes))
         self._read = pacsv.ReadOptions(block_size=piece, column_names=self.names, skip_rows=self.first_line - 1)
         self._parse = pacsv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
-        empty = pa.schema(dict.fromkeys(self.names, pa.null()))
-        self.first = next(self.batches({}, None, True), None) or pa.RecordBatch.from_pylist([], schema=empty)
+        first = next(self.batches({}, None, True), None)
+        if first is None:
+            empty = pa.schema(dict.fromkeys(self.names, pa.null()))
+            first = pa.RecordBatch.from_pylist([], schema=empty)
+        self.first = first
 
         # Arrow infers a binary type if a column is not valid UTF-8. Such a file is refused.
         if any(pa.types.is_binary(field.type) for field in self.first.schema):
@@ -232,7 +236,8 @@ class CsvFile:
             else:
                 source = open_text_for_arrow(self.path, form.encoding)
             with source as stream, pacsv.open_csv(stream, self._read, self._parse, convert) as reader:
-                for batch in itertools.islice(reader, 1 if first_batch_only else None):
+                n_batches = 1 if first_batch_only else None
+                for batch in itertools.islice(reader, n_batches):
                     yield batch
         except (pa.ArrowException, UnicodeError, OSError, EOFError) as e:
             self._refuse_bad_record(type_by_column)
@@ -325,7 +330,8 @@ class CsvFile:
             codes = [fields[j] for _, fields in records]
             if separator is not None:
                 codes = [code for field in codes for code in field.split(separator)]
-            texts = pa.array([code for code in codes if code.strip() not in self.form.gaps], pa.string())
+            present = [code for code in codes if code.strip() not in self.form.gaps]
+            texts = pa.array(present, pa.string())
             return self._as_integers(texts, column_name == roles.id) is not None
 
         found = self._first_bad_record(are_whole)
@@ -506,16 +512,20 @@ class CsvFile:
 
         type_by_column: Arrow types by name of the column.
         """
-        checked = {
-            j: type_by_column[name]
-            for j, name in enumerate(self.names)
-            if name in type_by_column and type_by_column[name] != pa.string()
-        }
+        checked = {}
+        for j, name in enumerate(self.names):
+            kind = type_by_column.get(name, pa.string())
+            if kind != pa.string():
+                checked[j] = kind
 
         def can_parse(records: list[Record]) -> bool:
             if any(len(fields) != len(self.names) for _, fields in records):
                 return False
-            return all(self._can_parse_all_fields([f[j] for _, f in records], kind) for j, kind in checked.items())
+            for j, kind in checked.items():
+                values = [fields[j] for _, fields in records]
+                if not self._can_parse_all_fields(values, kind):
+                    return False
+            return True
 
         found = self._first_bad_record(can_parse)
         if found is None:
@@ -558,10 +568,14 @@ class CsvFile:
             gaps = self.form.gaps
         texts = [field.strip().replace(self.form.decimal, ".") for field in fields if field not in gaps]
         try:
-            values = pa.array([text for text in texts if text not in gaps], pa.string()).cast(arrow_type)
+            present = [text for text in texts if text not in gaps]
+            values = pa.array(present, pa.string()).cast(arrow_type)
         except pa.ArrowException:
             return False
-        return arrow_type != pa.float64() or bool((np.abs(values.to_numpy(zero_copy_only=False)) <= LARGEST).all())
+        if arrow_type != pa.float64():
+            return True
+        sizes = np.abs(values.to_numpy(zero_copy_only=False))
+        return bool((sizes <= LARGEST).all())
 
     def _raise_malformed(self, line: int, message: str, column_number: int | None = None) -> NoReturn:
         raise_at_line(self.path, line, message, column=column_number)
@@ -605,9 +619,10 @@ def _is_float(text: str) -> bool:
 
 
 def _are_consecutive(names: list[str]) -> bool:
-    """Return True if column names are consecutive whole numbers.
-
-    A line of consecutive whole numbers is probably a header. Programs write 0, 1, 2 … for columns
-    without names, and columns may be named by years.
-    """
-    return all(name.isdigit() for name in names) and all(int(b) == int(a) + 1 for a, b in itertools.pairwise(names))
+    """Return True if column names are consecutive whole numbers."""
+    # Such a line is probably a header. Programs write 0, 1, 2 … for columns without names, and
+    # columns may be named by years.
+    if not all(name.isdigit() for name in names):
+        return False
+    numbers = list(map(int, names))
+    return all(b == a + 1 for a, b in itertools.pairwise(numbers))

@@ -72,7 +72,8 @@ def read_jsonl(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_b
         number_columns += tuple(features or ())
     floats = {name: _float_type(schema.field(name).type) for name in number_columns}
     types |= floats
-    schema = pa.schema([pa.field(f.name, types.get(f.name, f.type)) for f in schema])
+    fields = [(field.name, types.get(field.name, field.type)) for field in schema]
+    schema = pa.schema(fields)
 
     with _open_json_reader(path, schema, floats) as reader:
         batches = (_convert_midnights_to_days(batch, day_columns) for batch in reader)
@@ -82,22 +83,14 @@ def read_jsonl(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_b
 
 
 def _has_only_midnights(column: pa.Array) -> bool:
-    """True if all timestamps of a column are at midnight.
-
-    The column then has days, which are dates without a time. Arrow reads days as timestamps at
-    midnight.
-    """
+    """True if a column has only days, which Arrow reads as timestamps at midnight."""
     has_times = pa.types.is_timestamp(column.type) and len(column) > column.null_count
     return has_times and not len(_rows_off_midnight(column))
 
 
 def _rows_off_midnight(column: pa.Array) -> np.ndarray:
-    """Return the rows whose timestamp is not at midnight.
-
-    The result has the indices of these rows. A missing timestamp counts as midnight.
-
-    column: timestamps in seconds.
-    """
+    """Return the rows whose timestamp (in seconds) is not at midnight."""
+    # A missing timestamp counts as midnight.
     seconds = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return np.flatnonzero(seconds % _SECONDS_A_DAY)
 
@@ -144,10 +137,7 @@ def _check_key_count(path: FileName) -> None:
 
 
 def _parse_json_line(lines: Lines, line_index: int) -> object:
-    """Parse line `line_index` as JSON, and return its value.
-
-    Raises MalformedInput if the line is not JSON.
-    """
+    """Return the value of a line of JSON, or raise MalformedInput."""
     try:
         return orjson.loads(lines.text(line_index))
     except orjson.JSONDecodeError as e:
@@ -175,12 +165,7 @@ def _collect_keys_count_objects(value: object, key_prefix: str, keys: set[str]) 
 
 
 def _float_type(inferred_type: pa.DataType) -> pa.DataType:
-    """Return the Arrow type for reading a numeric feature.
-
-    Integers are read as floats.
-
-    inferred_type: type that Arrow has inferred from the first values.
-    """
+    """Return a type that reads integers and nulls as floats."""
     if pa.types.is_list(inferred_type):
         return pa.list_(_float_type(inferred_type.value_type))
     if pa.types.is_integer(inferred_type) or pa.types.is_null(inferred_type):

@@ -92,7 +92,8 @@ def read_heads_and_pairs(
         heads = []
         pair_starts = np.empty(lines.rows, np.int64)
         data = lines.data.tobytes()
-        for i, (start, end) in enumerate(zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)):
+        spans = zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)
+        for i, (start, end) in enumerate(spans):
             match = head.match(data, start, end)
             if match is None:
                 lines.fail(i, f"{lines.text(i)[:40]!r} {fault}")
@@ -141,7 +142,8 @@ def _parse_all_lines(lines: Lines, pair_offsets_in_data: np.ndarray, index_base:
 
     indices = numbers[0::2] - index_base
     values = np.ascontiguousarray(numbers[1::2])
-    if not np.all((indices >= 0) & (indices < _WIDEST) & (indices == np.floor(indices))):
+    in_range = (indices >= 0) & (indices < _WIDEST)
+    if not np.all(in_range & (indices == np.floor(indices))):
         raise _NotPairsError
     # NaN is refused too, because every comparison with NaN is False.
     if not np.all(np.abs(values) <= LARGEST):
@@ -149,7 +151,8 @@ def _parse_all_lines(lines: Lines, pair_offsets_in_data: np.ndarray, index_base:
 
     indptr = np.concatenate(([0], np.cumsum(n_pairs)))
     columns = max(min_width, int(indices.max(initial=-1)) + 1)
-    X = sp.csr_matrix((values, indices.astype(np.int32), indptr.astype(np.int32)), shape=(lines.rows, columns))
+    parts = (values, indices.astype(np.int32), indptr.astype(np.int32))
+    X = sp.csr_matrix(parts, shape=(lines.rows, columns))
     if not X.has_sorted_indices:
         X.sort_indices()
     # The matrix is not in canonical format if a row has the same index twice.
@@ -306,16 +309,15 @@ def read_vw(
         weights = [_parse_weight(words_of_row[1:2]) for words_of_row in words]
         if is_weighted is None:
             is_weighted = weights[0] is not None
-        row_weights = np.array([1.0 if weight is None else weight for weight in weights]) if is_weighted else None
-        fields = [words_of_row[0] if words_of_row else "" for words_of_row in words]
+        row_weights = None
+        if is_weighted:
+            row_weights = np.array([1.0 if weight is None else weight for weight in weights])
+        fields = ["".join(words_of_row[:1]) for words_of_row in words]
         yield Block(X, parser.parse(fields, lines), row_weights, width_stated=n_features is not None)
 
 
 def _parse_weight(second_word: list[str]) -> float | None:
-    """Return a row's weight, or None if there is none.
-
-    second_word: word after the label, if there is one. A word that is no number is a tag.
-    """
+    """Return the weight after the label, or None if there is none or a tag."""
     with suppress(ValueError, IndexError):
         return float(second_word[0])
     return None

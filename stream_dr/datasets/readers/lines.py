@@ -202,7 +202,8 @@ class Lines(NamedTuple):
 
         The lines are counted from 0 among the lines of this object.
         """
-        return self.data[self.starts[line_index] : self.ends[line_index]].tobytes().decode("utf-8", "replace")
+        line = self.data[self.starts[line_index] : self.ends[line_index]]
+        return line.tobytes().decode("utf-8", "replace")
 
     def fail(self, line_index: int, message: str) -> NoReturn:
         """Raise MalformedInput for line `line_index`.
@@ -343,7 +344,9 @@ def read_raw_lines(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
             number += 1
             if len(line) > LONGEST:
                 raise_at_line(path, number, f"longer than {LONGEST} bytes; is this a text file?")
-            yield line if number > 1 else line.removeprefix(MARK)
+            if number == 1:
+                line = line.removeprefix(MARK)
+            yield line
 
     except (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as e:
         message = f"{path}: cannot be unpacked after line {number} ({e})."
@@ -377,7 +380,8 @@ def _locate_lines_in_bytes(
     numbers = data_line_number + np.arange(len(starts))
 
     # Files from Windows have a carriage return before the line break. Remove it from the line.
-    ends = ends - ((ends > starts) & (array[np.maximum(ends - 1, 0)] == ord("\r")))
+    returns = array[np.maximum(ends - 1, 0)] == ord("\r")
+    ends = ends - ((ends > starts) & returns)
 
     # Leave out early lines, lines of blanks, and comments.
     keep = numbers >= skip_before_line

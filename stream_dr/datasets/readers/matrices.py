@@ -184,9 +184,8 @@ def read_npz(
             f"{path} has no array {missing[0]!r}; it has {', '.join(arrays)}. Name them with --features and --labels."
         )
 
-    if labels is None or labels.endswith(".npy"):
-        targets_path = labels
-    else:
+    targets_path = labels
+    if labels is not None and not labels.endswith(".npy"):
         targets_path = f"{path}!{labels}.npy"
     if not is_sparse:
         yield from read_npy(f"{path}!{features}.npy", labels=targets_path, target=target, rows_per_block=rows_per_block)
@@ -204,24 +203,15 @@ def read_npz(
 
 
 def _open_target_reader(exit_stack: ExitStack, path: str) -> _NpyArrayReader:
-    """Open a file of targets, and return a reader.
-
-    Raises SchemaMismatch if the array cannot be targets.
-
-    exit_stack: stack of the caller's open files. The opened file is closed with this stack.
-    path: path of a .npy file, or archive.npz!member.
-    """
+    """Open a file of targets, which `exit_stack` will close, and return its reader."""
     Y = _NpyArrayReader(exit_stack.enter_context(open_decompressed(path)), path)
     Y.check_array_kind(1, 2)
     return Y
 
 
 def _load_sparse_npz(path: FileName) -> sp.csr_matrix:
-    """Return the sparse matrix in a .npz file as CSR.
-
-    Values are float64. scipy.sparse.save_npz has written the file. All indices are checked,
-    because compiled code uses them without a check.
-    """
+    """Return the matrix that scipy.sparse.save_npz has written as CSR of float64."""
+    # Check all indices, because compiled code uses them without a check.
     X = sp.load_npz(path)
     if X.format not in ("csr", "csc"):
         raise SchemaMismatch(f"{path} is a matrix in {X.format} format; save X.tocsr().")
@@ -271,7 +261,9 @@ def _combine_into_blocks(
         if targets is not None:
             kind = targets.kind
         row += X.shape[0]
-        yield Block(X if sp.issparse(X) else np.ascontiguousarray(X), targets)
+        if not sp.issparse(X):
+            X = np.ascontiguousarray(X)
+        yield Block(X, targets)
 
 
 def read_matlab(
@@ -386,7 +378,8 @@ def _convert_to_float64_rows(path: FileName, variable_name: str, values: Rows) -
 
     Raises SchemaMismatch if the values are not numbers.
     """
-    if (not isinstance(values, np.ndarray) and not sp.issparse(values)) or values.dtype.kind not in "biufc":
+    is_matrix = isinstance(values, np.ndarray) or sp.issparse(values)
+    if not is_matrix or values.dtype.kind not in "biufc":
         raise SchemaMismatch(f"{path}: {variable_name!r} holds no numbers; name the variable that does.")
     if sp.issparse(values):
         return sp.csr_matrix(values, dtype=np.float64)
@@ -411,9 +404,12 @@ def _parse_targets_variable(values: Rows) -> Targets:
     if Y.dtype == object:
         if not all(np.size(cell) for cell in Y.ravel()):
             raise InvalidTargets("a label is an empty cell; leave those rows out.")
-        return class_targets([str(np.asarray(cell).ravel()[0]) for cell in Y.ravel()])
+        first_values = [np.asarray(cell).ravel()[0] for cell in Y.ravel()]
+        return class_targets(list(map(str, first_values)))
 
     if Y.dtype.kind not in "biuf":
         raise InvalidTargets(f"labels of type {Y.dtype} are not numbers; give numbers, or a cell array of strings.")
     # MATLAB stores whole numbers as doubles, so the type does not show whether they are labels.
-    return parse_target_array(Y.ravel() if 1 in Y.shape else Y)
+    if 1 in Y.shape:
+        Y = Y.ravel()
+    return parse_target_array(Y)

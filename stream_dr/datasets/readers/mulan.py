@@ -73,7 +73,8 @@ def read_mulan_label_names(xml_path: FileName) -> list[str]:
         tree = ElementTree.parse(xml_path)
 
     # ElementTree writes a tag with a namespace as {namespace}label.
-    names = [e.get("name", "") for e in tree.iter() if e.tag.rpartition("}")[2] == "label"]
+    labels = [element for element in tree.iter() if element.tag.rpartition("}")[2] == "label"]
+    names = [element.get("name", "") for element in labels]
     if not names or "" in names:
         message = f"{xml_path} names no label, or has one without a name; it needs <label name=…> elements."
         raise MalformedInput(message, file=str(xml_path))
@@ -112,7 +113,11 @@ def read_arff(
         names = read_mulan_label_names(labels)
     else:
         names = list(labels or [])
-    chosen = names or ([label] if label is not None else [])
+    chosen = names
+    label_parser = None
+    if label is not None:
+        label_parser = LabelParser()
+        chosen = names or [label]
     for name in chosen:
         if name not in header.names:
             meant = did_you_mean(name, header.names)
@@ -121,10 +126,11 @@ def read_arff(
             )
 
     columns = np.array([header.names.index(name) for name in chosen], dtype=np.int64)
-    parser = _ArffRowParser(header, columns, names, LabelParser() if label is not None else None)
+    parser = _ArffRowParser(header, columns, names, label_parser)
 
     # A parsed row takes 8 bytes for each label. If there are many labels, read fewer rows at once.
-    rows_per_block = max(1, min(rows_per_block, LONGEST // (8 * max(1, len(chosen)))))
+    row_bytes = 8 * max(1, len(chosen))
+    rows_per_block = max(1, min(rows_per_block, LONGEST // row_bytes))
     for lines in read_line_groups(path, rows_per_block, comment_byte=b"%", first_line=header.first_line):
         yield parser.parse(lines)
 
@@ -146,7 +152,8 @@ def read_arff_header(path: FileName) -> ArffHeader:
         match = _ATTRIBUTE.match(text)
         if match is None:
             lines.fail(0, "an attribute needs a name and a type.")
-        names.append(next(group for group in match.groups()[:3] if group is not None).replace("\\", ""))
+        name = next(group for group in match.groups()[:3] if group is not None)
+        names.append(name.replace("\\", ""))
         types.append(match.group(4).strip())
 
     raise MalformedInput(f"{path} has no @data line; is it an ARFF file?", file=str(path))
@@ -205,9 +212,8 @@ class _ArffRowParser:
         targets = self._parse_targets(lines, labels)
         shape = (lines.rows, len(self._features))
         if sparse:
-            return Block(
-                sp.csr_matrix((np.array(values), np.array(indices), np.array(indptr, np.int32)), shape), targets
-            )
+            parts = (np.array(values), np.array(indices), np.array(indptr, np.int32))
+            return Block(sp.csr_matrix(parts, shape), targets)
         names = tuple(self._header.names[c] for c in self._features)
         return Block(np.array(values).reshape(shape), targets, names=names)
 
@@ -225,14 +231,13 @@ class _ArffRowParser:
         """
         row: dict[int, str] = {}
         for pair in lines.text(line_index).strip().strip("{}").split(","):
-            if not pair.strip():
+            pair = pair.strip()
+            if not pair:
                 continue
-            index, _, value = pair.strip().partition(" ")
-            if not index.isdecimal() or not value or int(index) >= len(self._header.names) or int(index) in row:
-                lines.fail(
-                    line_index,
-                    f"{pair.strip()!r} is not `index value` of one of {len(self._header.names)} attributes, once.",
-                )
+            index, _, value = pair.partition(" ")
+            n_attributes = len(self._header.names)
+            if not index.isdecimal() or not value or int(index) >= n_attributes or int(index) in row:
+                lines.fail(line_index, f"{pair!r} is not `index value` of one of {n_attributes} attributes, once.")
             row[int(index)] = value.strip()
         return row
 

@@ -86,8 +86,8 @@ class DocumentTopics:
         picks = np.repeat(low - indptr[:-1], counts) + np.arange(indptr[-1])
 
         present = counts > 0
-        codes = self._codes[picks]
-        return Targets("multilabel", self.labels, codes, indptr, present=None if present.all() else present)
+        absent_or_none = None if present.all() else present
+        return Targets("multilabel", self.labels, self._codes[picks], indptr, present=absent_or_none)
 
 
 def read_lyrl2004(

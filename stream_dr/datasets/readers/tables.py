@@ -236,7 +236,10 @@ def read_duckdb(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_
         duckdb.connect(file, read_only=True, config={"enable_external_access": False}) as database,
     ):
         listed = database.sql("SELECT table_schema, table_name FROM information_schema.tables").fetchall()
-        tables = {name if schema == "main" else f"{schema}.{name}": (schema, name) for schema, name in listed}
+        tables = {}
+        for schema, name in listed:
+            shown = name if schema == "main" else f"{schema}.{name}"
+            tables[shown] = (schema, name)
         schema, name = tables[_choose_table_to_read(path, table, list(tables))]
         relation = database.sql(f"SELECT * FROM {_quote_identifier(schema)}.{_quote_identifier(name)}")
 
@@ -246,25 +249,14 @@ def read_duckdb(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_
 
 
 def _split_table_name(path: FileName) -> tuple[str, str]:
-    """Split a path FILE!TABLE into FILE and TABLE.
-
-    TABLE is "" if the path has no "!". Raises SourceMissing if FILE does not exist.
-    """
+    """Split a path FILE!TABLE into FILE and TABLE, which may be ""."""
     check_file_exists(path)
     file, _, table = str(path).partition("!")
     return file, table
 
 
 def _choose_table_to_read(path: FileName, requested_table: str, existing_tables: list[str]) -> str:
-    """Return the name of the table to read.
-
-    path: path FILE!TABLE, for the error message.
-    requested_table: name of the requested table. "" means the only table of the file.
-    existing_tables: names of all tables of the file.
-
-    Raises SourceMissing if the table does not exist, or if `requested_table` is "" and the file
-    has several tables.
-    """
+    """Return the requested table's name, or the only table's if it is ""."""
     if not requested_table and len(existing_tables) == 1:
         return existing_tables[0]
     if requested_table not in existing_tables:

@@ -200,10 +200,12 @@ class ClosedForm(AdditiveEstimator):
         return mapping.make_accumulator(self.feature_map, make_inner, state)
 
     def _make_moment_accumulator(self, state: MomentState | None, decay: float | None = None) -> MomentAccumulator:
+        if decay is None:
+            decay = self.decay
         return MomentAccumulator(
             self.target_encoding(),
             self.stored_scatter(),
-            self.decay if decay is None else decay,
+            decay,
             state,
             label_sets=self.keeps_label_sets(),
             class_scatter=self.keeps_scatter_per_class(),
@@ -212,7 +214,9 @@ class ClosedForm(AdditiveEstimator):
     @property
     def fold_count(self) -> int:
         """Number of cross-validation folds, or 0 without folds."""
-        return self.folds or (DEFAULT_CV_FOLDS if self.is_cross_validated else 0)
+        if self.is_cross_validated:
+            return self.folds or DEFAULT_CV_FOLDS
+        return self.folds
 
     @property
     def is_cross_validated(self) -> bool:
@@ -285,7 +289,8 @@ class ClosedForm(AdditiveEstimator):
 
         # Put the sum back, so that `moments` does not add up the folds again.
         state = mapping.replace_inner_state(state, inner)
-        label_sets, class_scatter = self.keeps_label_sets(), self.keeps_scatter_per_class()
+        label_sets = self.keeps_label_sets()
+        class_scatter = self.keeps_scatter_per_class()
         check_stored_optional_sums(inner, self.target_encoding(), label_sets, class_scatter)
         moments = self.moments(state)
 
@@ -326,7 +331,9 @@ class ClosedForm(AdditiveEstimator):
         """
         scatter = compute_moments(state, min_class_rows=self.min_class_rows).scatter_or_diagonal
         d = len(columns)
-        return np.asarray(scatter[:d, :d] @ columns if scatter.ndim == 2 else scatter[:d, None] * columns)
+        if scatter.ndim == 2:
+            return np.asarray(scatter[:d, :d] @ columns)
+        return np.asarray(scatter[:d, None] * columns)
 
     def make_projection(self, moments: Moments, directions: Directions, solution_kind: str) -> Linear:
         """Return the projection to at most n_components directions.

@@ -72,10 +72,11 @@ def learn_blocks(
     parts = [dask.delayed(learn)(*block, pure=False) for block in blocks]
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=False)
-        parts = [dask.delayed(merge)(a, b) for a, b in pairs] + parts[len(parts) // 2 * 2 :]
+        merged = [dask.delayed(merge)(a, b) for a, b in pairs]
+        parts = merged + parts[2 * len(merged) :]
 
-    (merged,) = dask.compute(parts[0])
-    return merged  # type: ignore[no-any-return]
+    (result,) = dask.compute(parts[0])
+    return result  # type: ignore[no-any-return]
 
 
 def project_dask_collection(
@@ -99,13 +100,7 @@ def project_dask_collection(
 
 
 def _delayed_row_blocks(argument_name: Literal["X", "y", "sample_weight"], collection: Collection) -> list[Delayed]:
-    """Return the collection's blocks of rows, as Dask's delayed objects.
-
-    Raises InvalidTargets if `collection` is no Dask collection. Raises InvalidRows if its blocks
-    are split along features.
-
-    argument_name: argument of `fit` that has the collection, for error messages.
-    """
+    """Return a collection's blocks of rows as delayed objects, or raise an error."""
     if not is_dask(collection):
         raise InvalidTargets(
             f"X is a Dask collection and {argument_name} is a {type(collection).__name__}; give {argument_name} as one, "

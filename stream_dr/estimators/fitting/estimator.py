@@ -44,7 +44,6 @@ from stream_dr.errors import (
 from stream_dr.estimators.fitting.dask_collections import project_dask_collection
 from stream_dr.estimators.fitting.inputs import GroupsLike, RefineSource, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import (
-    feature_map_or_none,
     make_accumulator,
     map_reads_tables,
     max_bytes_with_map,
@@ -226,13 +225,13 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             is not known). The second is the statistics that the feature map has learned of the
             columns.
         """
-        mapping = feature_map_or_none(self.feature_map)
+        mapping = feature_map(self.feature_map)
         if known_columns is None or not isinstance(mapping, Table):
             return self.state_bytes(n_features, n_targets)
         if isinstance(known_columns, TableState):
-            width = widths.max_table_width(mapping.encoding(), known_columns.columns)
+            width = widths.max_table_width(mapping, known_columns.columns)
         else:
-            width = widths.max_width_of_kinds(mapping.encoding(), mapping.column_overrides(), known_columns)
+            width = widths.max_width_of_kinds(mapping, known_columns)
         plain = type(self)(**(self.get_params() | {"feature_map": None}))
         return max_bytes_within(plain.state_bytes, width, n_targets) + 64 * width
 
@@ -452,7 +451,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         super()._fit(X, y, weights)
         # To save time, solve only if there are too few rows, features or labels for n_components.
         learned = self.fitted_.accumulator
-        enough = min(learned.rows, learned.n_features, len(learned.labels) if self.target_kinds else learned.rows)
+        enough = min(learned.rows, learned.n_features)
+        if self.target_kinds:
+            enough = min(enough, len(learned.labels))
         if self._asks_for_more_than(enough - 1):
             # Solve by reading `rank_`. If this raises an error, no warning is needed.
             with suppress(StreamDRError):
@@ -486,10 +487,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         )
 
     def _asks_for_more_than(self, n_available: int) -> bool:
-        """True if the caller set n_components above `n_available`.
-
-        The default value of n_components does not count as set by the caller.
-        """
+        """True if the caller, not a default, set n_components above `n_available`."""
         asked = self.n_components
         if not isinstance(asked, Integral) or asked <= n_available:
             return False
@@ -505,8 +503,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         keep_float32: if true, the result is float32 for float32 rows.
         """
         block = self._rows_to_project(X)
-        by_name = self.identifies_columns_by_name()
-        z = np.asarray(projection.apply(block.X, block.names) if by_name else projection.apply(block.X))
+        if self.identifies_columns_by_name():
+            z = np.asarray(projection.apply(block.X, block.names))
+        else:
+            z = np.asarray(projection.apply(block.X))
         if keep_float32 and not block.table:
             return z.astype(block.X.dtype, copy=False)
         return z
@@ -605,7 +605,9 @@ class AdditiveEstimator(Estimator):
         groups: group (rows,) of each row, if the estimator has the parameter `folds`. Rows of one
             group are in the same fold.
         """
-        return self._fit(X if groups is None else self.block_with_group_hashes(X, groups), y, sample_weight)
+        if groups is not None:
+            X = self.block_with_group_hashes(X, groups)
+        return self._fit(X, y, sample_weight)
 
     def partial_fit(
         self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None, *, groups: GroupsLike = None
@@ -619,7 +621,9 @@ class AdditiveEstimator(Estimator):
         groups: group (rows,) of each row, if the estimator has the parameter `folds`. Rows of one
             group are in the same fold.
         """
-        return self._partial_fit(X if groups is None else self.block_with_group_hashes(X, groups), y, sample_weight)
+        if groups is not None:
+            X = self.block_with_group_hashes(X, groups)
+        return self._partial_fit(X, y, sample_weight)
 
     def block_with_group_hashes(self, X: RowsLike, groups: Iterable[object]) -> Block:
         """Return rows as a Block with hashes of their groups.
@@ -674,7 +678,9 @@ class AdditiveEstimator(Estimator):
             fitted = self.fitted()
             fitted.check_learning_parameters_unchanged(self)
 
-            rows = as_block(X if groups is None else self.block_with_group_hashes(X, groups), y, sample_weight)
+            if groups is not None:
+                X = self.block_with_group_hashes(X, groups)
+            rows = as_block(X, y, sample_weight)
             block = self.parse(fitted, take_target_column(rows))
             fitted.accumulator.remove(block)
 

@@ -64,7 +64,8 @@ def _merge_others(states_by_fold: Sequence[MomentState], outside: MomentState) -
         yield outside
         return
     half = len(states_by_fold) // 2
-    first, second = states_by_fold[:half], states_by_fold[half:]
+    first = states_by_fold[:half]
+    second = states_by_fold[half:]
     yield from _merge_others(first, reduce(MomentState.merge, second, outside))
     yield from _merge_others(second, reduce(MomentState.merge, first, outside))
 
@@ -82,8 +83,10 @@ def aligned_folds(
     parameter_name: name of the parameter that is chosen.
     """
     # Warn if the folds differ much in size, because their errors then say little.
+    n_folds = len(states_by_fold)
     rows = [part.rows for part in states_by_fold]
-    if sum(rows) >= max(MIN_ROWS_TO_WARN * len(states_by_fold), 1) and 2 * len(states_by_fold) * min(rows) < sum(rows):
+    many = sum(rows) >= max(MIN_ROWS_TO_WARN * n_folds, 1)
+    if many and 2 * n_folds * min(rows) < sum(rows):
         warnings.warn(
             f"the folds have {', '.join(map(str, rows))} rows, because many rows are equal or groups are large. The errors "
             "of such folds say little. Give groups to fit and partial_fit, such as the number of each row.",
@@ -187,7 +190,8 @@ def jackknife_components(
     _, loadings_std = _jackknife_estimate(whole.loadings, folds.loadings, n / weights)
     components_std = np.ascontiguousarray(loadings_std.T)
     angles, plane_angles = map(_jackknife_angles_in_degrees, (folds.squares, folds.squared_plane_sines))
-    eigenvalues, eigenvalues_std = eigenvalues * n**growth, eigenvalues_std * n**growth
+    eigenvalues = eigenvalues * n**growth
+    eigenvalues_std = eigenvalues_std * n**growth
     return ComponentSpread(eigenvalues, eigenvalues_std, components_std, angles, plane_angles, len(filled))
 
 
@@ -268,7 +272,8 @@ def _squared_plane_sines(cosines: np.ndarray, matches: np.ndarray, pair_indices:
     # The angles are between the plane and its matching plane.
     matrices = np.linalg.pinv(own) @ cross @ np.linalg.pinv(other) @ cross.swapaxes(1, 2)
     squares = np.full(max(len(matches) - 1, 0), np.nan)
-    squares[pair_indices] = np.clip(1.0 - np.linalg.eigvals(matrices).real.min(axis=1), 0.0, 1.0)
+    smallest = np.linalg.eigvals(matrices).real.min(axis=1)
+    squares[pair_indices] = np.clip(1.0 - smallest, 0.0, 1.0)
     return squares
 
 
@@ -284,17 +289,14 @@ def _jackknife_estimate(
     weight_ratios: (folds,), weight of all rows divided by the weight of each fold.
     """
     weight_ratios = weight_ratios.reshape(-1, *[1] * all_rows_estimate.ndim)
-    corrected = len(weight_ratios) * all_rows_estimate - ((1.0 - 1.0 / weight_ratios) * fold_estimates).sum(axis=0)
+    shares = 1.0 - 1.0 / weight_ratios
+    corrected = len(weight_ratios) * all_rows_estimate - (shares * fold_estimates).sum(axis=0)
     pseudo = weight_ratios * all_rows_estimate - (weight_ratios - 1.0) * fold_estimates
-    return corrected, np.sqrt(((pseudo - corrected) ** 2 / (weight_ratios - 1.0)).mean(axis=0))
+    variance = ((pseudo - corrected) ** 2 / (weight_ratios - 1.0)).mean(axis=0)
+    return corrected, np.sqrt(variance)
 
 
 def _jackknife_angles_in_degrees(squared_sines: np.ndarray) -> np.ndarray:
-    """Return the jackknife's typical error of each angle, in degrees.
-
-    The result has the shape (angles,).
-
-    squared_sines: (folds, angles), squared sine of each angle in the solution without each fold.
-    """
+    """Return the jackknife's typical error (angles,) of each angle, in degrees."""
     sines = np.sqrt((len(squared_sines) - 1.0) * squared_sines.mean(axis=0))
     return np.asarray(np.degrees(np.arcsin(np.minimum(sines, 1.0))))

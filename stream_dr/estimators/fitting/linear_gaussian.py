@@ -94,7 +94,8 @@ class GaussianLogLikelihood(NamedTuple):
         if sp.issparse(X):
             rows = X.multiply(self.scale).tocsr()
             z = rows @ self.axes - centre @ self.axes
-            squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel() - 2.0 * (rows @ centre) + centre @ centre
+            lengths = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
+            squares = lengths - 2.0 * (rows @ centre) + centre @ centre
         else:
             rows = (X - self.mean) * self.scale
             z = rows @ self.axes

@@ -14,12 +14,11 @@ import numpy as np
 
 from stream_dr.aliases import JsonDict
 from stream_dr.batch.block import Block
-from stream_dr.batch.table import ColumnValues
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, OtherColumns, did_you_mean, no_common_columns_error
-from stream_dr.feature_maps import FeatureMap, feature_map, widths
+from stream_dr.feature_maps import FeatureMap, feature_map
 from stream_dr.feature_maps.nystroem import Nystroem
-from stream_dr.feature_maps.table import Table, TableState, mapped_columns_by_kind
+from stream_dr.feature_maps.table import Table, mapped_columns_by_kind
 from stream_dr.projection import Linear, Mapped, Projection
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
 from stream_dr.statistics.moments.folds import FoldedState
@@ -32,11 +31,6 @@ InnerState = TypeVar("InnerState")
 InnerAccumulator = TypeVar("InnerAccumulator", bound=Accumulator)
 
 
-def feature_map_or_none(spec: JsonDict | None) -> FeatureMap | None:
-    """Return the feature map of a spec, or None without a spec."""
-    return None if spec is None else feature_map(spec)
-
-
 def check_feature_map(spec: JsonDict | None, max_columns: int | None = None) -> None:
     """Check that spec is None or a valid feature map.
 
@@ -45,7 +39,7 @@ def check_feature_map(spec: JsonDict | None, max_columns: int | None = None) -> 
 
     max_columns: largest number of columns that is allowed, or None for any number.
     """
-    mapping = feature_map_or_none(spec)
+    mapping = feature_map(spec)
     if mapping is not None and max_columns is not None and mapping.max_mapped_columns(0) > max_columns:
         raise InvalidParameter(
             f"exact scatter is stored of up to {max_columns} features, and this feature_map makes "
@@ -182,7 +176,7 @@ def mapped_columns_of_state(state: State) -> tuple[np.ndarray, ...] | None:
         return None
     # Leave out new columns, which no learned row has.
     width = state.inner.n_features
-    return tuple(c[c < width] for c in mapped_columns_by_kind(state.table, mapping.encoding()))
+    return tuple(c[c < width] for c in mapped_columns_by_kind(state.table, mapping))
 
 
 def max_bytes_with_map(
@@ -220,7 +214,8 @@ def warn_if_columns_differ(accumulator: Accumulator, block: Block) -> None:
     SchemaMismatch if the block has none of the learned columns. Examples are an array, whose
     columns have no names, and another table.
     """
-    known, names = accumulator.table_names, block.names or ()
+    known = accumulator.table_names
+    names = block.names or ()
     if not known or names == known or not block.rows:
         return
     if not set(known) & set(names):
@@ -239,43 +234,7 @@ def warn_if_columns_differ(accumulator: Accumulator, block: Block) -> None:
         warnings.warn(f"{'; '.join(messages)}.", OtherColumns, stacklevel=4)
 
 
-def can_unlearn_exactly(accumulator: Accumulator) -> bool:
-    """Return True if rows can be unlearned exactly.
-
-    Exactly means that the state is as if the rows had never been learned. It is not possible if
-    the feature map has mapped other rows by statistics of these rows, such as means of columns.
-    """
-    return not (isinstance(accumulator, TableAccumulator) and accumulator.mapping_depended_on_rows)
-
-
 def map_reads_tables(spec: JsonDict | None) -> bool:
     """True if a feature map reads tables of mixed columns."""
-    mapping = feature_map_or_none(spec)
+    mapping = feature_map(spec)
     return mapping is not None and bool(mapping.learns)
-
-
-def is_category(spec: JsonDict | None, table: TableState | None, name: str, values: ColumnValues) -> bool:
-    """Return True if the feature map takes a table's column as categories.
-
-    The kind of the column is the learned one. If no value was learned so far, the kind is declared,
-    or inferred from these values.
-    """
-    mapping = feature_map_or_none(spec)
-    if not isinstance(mapping, Table):
-        return False
-    for column in table.columns if table else ():
-        if column.name == name and column.kind:
-            return column.kind == "category"
-    return widths.decide_kind(name, values, mapping.column_overrides()).kind == "category"
-
-
-def check_max_table_width(spec: JsonDict | None, kinds_by_column: dict[str, str]) -> None:
-    """Raise TooManyFeatures if a mapped table may be too wide.
-
-    A whole scatter matrix has at most MAX_EXACT_WIDTH columns.
-
-    kinds_by_column: kind of each column by column name, "" if it is not known.
-    """
-    mapping = feature_map_or_none(spec)
-    if isinstance(mapping, Table):
-        widths.check_max_encoded_columns(mapping.encoding(), mapping.column_overrides(), kinds_by_column)

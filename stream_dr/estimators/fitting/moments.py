@@ -154,10 +154,11 @@ class Moments(NamedTuple):
         the r eigenvalues, where r is less than the number of classes. In the scatter, each class
         is weighted by its share of the rows.
         """
-        vectors, values = self.significant_left_singular_pairs(
-            self.cross / np.sqrt(self.label_weights), self.cross.shape[1] ** 0.5
-        )
-        return vectors, values / np.sqrt(self.weight) if self.weight > 0 else values
+        scaled = self.cross / np.sqrt(self.label_weights)
+        vectors, values = self.significant_left_singular_pairs(scaled, self.cross.shape[1] ** 0.5)
+        if self.weight > 0:
+            values = values / np.sqrt(self.weight)
+        return vectors, values
 
     @property
     def uncentred_target_norm(self) -> float:
@@ -253,29 +254,30 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     else:
         diagonal = np.maximum(c.diagonal, 0.0)
     lost = np.flatnonzero((diagonal > 0.0) & (diagonal < SMALLEST_SCATTER))
-    for sums in (diagonal, c.cross, *(() if c.scatter is None else (c.scatter, c.scatter.T))):
-        sums[lost] = 0.0
+    diagonal[lost] = 0.0
+    _zero_features(lost, c.cross, c.scatter)
 
     labelled = state.target_kind in ("class", "multilabel")
-    weights = c.label_weights if labelled else np.ones(c.cross.shape[1])
+    weights = np.ones(c.cross.shape[1])
+    labels: tuple[Label, ...] = ()
+    if labelled:
+        weights = c.label_weights
+        labels = tuple(compress(c.labels, weights > 0))
     present = weights > 0
     cross = c.cross if present.all() else c.cross[:, present]
 
     # Estimate rounding errors from the largest weight that the rows ever had.
     # Unlearning reduces the weight of the rows, but not the rounding errors.
-    total = float(diagonal.sum())
     largest = max(state.scale * state.largest.weight, c.weight)
-    rounding = Rounding(
-        shift=np.sqrt(largest) * np.abs(c.mean),
-        lost=min(c.noise / total, 1.0) if total > 0 else 0.0,
-        cancelled=float(np.sqrt(largest / c.weight)) if c.weight > 0 else 1.0,
-    )
+    cancelled = 1.0
+    if c.weight > 0:
+        cancelled = float(np.sqrt(largest / c.weight))
+    rounding = Rounding(np.sqrt(largest) * np.abs(c.mean), _lost_share(c.noise, diagonal), cancelled)
 
     m = Moments(
         float(c.weight), c.mean, diagonal, c.scatter, present, weights[present], c.target_mean[present],
         cross, c.target_scatter[np.ix_(present, present)], labelled, np.ones(d), rounding,
-        np.zeros((d, 0)),
-        tuple(label for label, there in zip(c.labels, present, strict=True) if there) if labelled else (), state.target_kind,
+        np.zeros((d, 0)), labels, state.target_kind,
     )  # fmt: skip
 
     waiting = waiting_labels(state, min_class_rows)
@@ -289,6 +291,22 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     varying_columns = m.rounding.varying_columns(m.diagonal)
     factors[varying_columns] = np.sqrt(m.weight / m.diagonal[varying_columns])
     return scale_moments(m, factors)
+
+
+def _zero_features(features: np.ndarray, cross: np.ndarray, scatter: np.ndarray | None) -> None:
+    """Set the sums of some features to 0."""
+    cross[features] = 0.0
+    if scatter is not None:
+        scatter[features] = 0.0
+        scatter[:, features] = 0.0
+
+
+def _lost_share(noise: float, diagonal: np.ndarray) -> float:
+    """Return the share of the scatter that is rounding error."""
+    total = float(diagonal.sum())
+    if total > 0:
+        return min(noise / total, 1.0)
+    return 0.0
 
 
 def _drop_waiting_means(moments: Moments, has_few_rows: np.ndarray, scatter_rounding_error: float) -> Moments:
@@ -306,15 +324,17 @@ def _drop_waiting_means(moments: Moments, has_few_rows: np.ndarray, scatter_roun
     ready = ~has_few_rows
     present = moments.present.copy()
     present[moments.present] = ready
-    n, few = moments.label_weights[ready], moments.label_weights[has_few_rows]
+    n = moments.label_weights[ready]
+    few = moments.label_weights[has_few_rows]
     if not n.sum() > 0.0:
         return moments
-    # Subtract the weight of the labels with too few rows from the weight of all rows.
-    # The difference includes learned rows without a label.
-    total, taken = moments.weight - few.sum(), moments.cross[:, has_few_rows].sum(axis=1)
+    # The weight of the remaining rows includes learned rows without a label.
+    total = moments.weight - few.sum()
+    waiting_cross = moments.cross[:, has_few_rows]
+    taken = waiting_cross.sum(axis=1)
 
     # Subtract the scatter that the means of these labels cause.
-    roots = np.column_stack([moments.cross[:, has_few_rows] / np.sqrt(few), taken / np.sqrt(total)])
+    roots = np.column_stack([waiting_cross / np.sqrt(few), taken / np.sqrt(total)])
     gone = (roots**2).sum(axis=1)
     diagonal = moments.diagonal - gone
     # Set the remaining scatter to 0 if it is only rounding error.
@@ -322,22 +342,18 @@ def _drop_waiting_means(moments: Moments, has_few_rows: np.ndarray, scatter_roun
     size = np.sqrt(moments.diagonal)
     emptied = (gone > 0.0) & (diagonal <= 64 * EPS * size * (size + moments.rounding.shift))
     diagonal[emptied] = 0.0
-    scatter = None
-    if moments.scatter is not None:
-        scatter = moments.scatter - roots @ roots.T
+    scatter = None if moments.scatter is None else moments.scatter - roots @ roots.T
     cross = moments.cross[:, ready] + np.outer(taken / total, n)
-    for sums in (cross, *(() if scatter is None else (scatter, scatter.T))):
-        sums[emptied] = 0.0
+    _zero_features(emptied, cross, scatter)
 
     # Compute the mean of the remaining rows.
     # Rounding errors are larger relative to the remaining sums, which are smaller.
     mean = moments.mean - taken / total
-    before = float(moments.diagonal.sum())
-    lost = 0.0
-    if diagonal.any():
-        lost = max(scatter_rounding_error, EPS * before) / float(diagonal.sum())
+    noise = max(scatter_rounding_error, EPS * float(moments.diagonal.sum()))
     # `largest` is the largest weight that the rows ever had, before rows were unlearned.
     largest = moments.rounding.cancelled**2 * moments.weight
+    cancelled = float(np.sqrt(largest / total))
+    rounding = Rounding(np.sqrt(largest) * np.abs(mean), _lost_share(noise, diagonal), cancelled)
     return moments._replace(
         weight=float(total),
         mean=mean,
@@ -348,8 +364,8 @@ def _drop_waiting_means(moments: Moments, has_few_rows: np.ndarray, scatter_roun
         target_mean=n / total,
         cross=cross,
         target_scatter=np.diag(n) - np.outer(n, n / total),
-        rounding=Rounding(np.sqrt(largest) * np.abs(mean), min(lost, 1.0), float(np.sqrt(largest / total))),
-        scaled_waiting_means=(moments.cross[:, has_few_rows] + np.outer(taken / total, few)) / np.sqrt(few),
+        rounding=rounding,
+        scaled_waiting_means=(waiting_cross + np.outer(taken / total, few)) / np.sqrt(few),
         labels=tuple(compress(moments.labels, ready)),
         waiting=tuple(compress(moments.labels, has_few_rows)),
     )

@@ -111,7 +111,8 @@ def parameter_types(estimator_class: type) -> list[tuple[str, Any, Any]]:
     ('n_neighbors', <class 'int'>, 1)
     """
     hints = get_type_hints(estimator_class.__init__)  # type: ignore[misc]
-    return [(p.name, hints.get(p.name, Any), p.default) for p in inspect.signature(estimator_class).parameters.values()]
+    parameters = inspect.signature(estimator_class).parameters
+    return [(name, hints.get(name, Any), parameter.default) for name, parameter in parameters.items()]
 
 
 def collect_documented_entries(cls: type) -> dict[str, dict[str, str]]:
@@ -136,11 +137,10 @@ def docstring_with_inherited(cls: type) -> str:
     # Store the docstring without the inherited descriptions, because subclasses need it.
     cls._own_text = _own_text(cls)  # type: ignore[attr-defined]
     purpose, heading, notes = SECTION.sub("", _own_text(cls)).partition(NOTES)
-    sections = [
-        "\n".join([name, "-" * len(name), *entries.values()])
-        for name, entries in collect_documented_entries(cls).items()
-        if entries
-    ]
+    sections = []
+    for name, entries in collect_documented_entries(cls).items():
+        if entries:
+            sections.append("\n".join([name, "-" * len(name), *entries.values()]))
     parts = [re.sub(r"\n{3,}", "\n\n", purpose).strip(), *sections, heading + notes]
     return "\n\n".join(part for part in parts if part)
 

@@ -104,10 +104,7 @@ class Predictor(ClosedForm):
         return readout.decisions(scores)
 
     def _score_targets(self, X: RowsLike) -> tuple[Readout, np.ndarray]:
-        """Return the readout, and the scores (rows, k) of the k labels or target columns.
-
-        Raises NotFitted, WidthMismatch, NotFinite.
-        """
+        """Return the readout, and the scores (rows, k) of the k labels or targets."""
         projection = self.linear_projection()
         readout = fitted_readout(projection)
         return readout, self.project(projection.target_score_projection(), X)
@@ -201,7 +198,9 @@ class TargetRegression(Predictor):
             raise EmptyInput("no row has a target and a weight above 0: there is nothing to score. Pass such rows.")
 
         scored = np.flatnonzero(there)
-        targets, predicted, weights = targets.take(scored), predicted[scored], weights[scored]
+        targets = targets.take(scored)
+        predicted = predicted[scored]
+        weights = weights[scored]
         if targets.values is not None:
             return float(r2_score(targets.values, predicted, sample_weight=weights))
 
@@ -211,7 +210,8 @@ class TargetRegression(Predictor):
         if targets.kind == "multilabel":
             truth = [set(row) for row in truth]
             labels = [set(compress(self._find_readout().labels, row)) for row in labels]
-        return float(np.average([a == b for a, b in zip(truth, labels, strict=True)], weights=weights))
+        right = [a == b for a, b in zip(truth, labels, strict=True)]
+        return float(np.average(right, weights=weights))
 
     @property
     def coef_(self) -> np.ndarray:
@@ -253,7 +253,8 @@ class TargetRegression(Predictor):
         m = self.moments(self.state_)
         loadings = projection.loadings / m.scale[:, None]
         image = m.scatter_product(loadings)
-        return np.linalg.lstsq(loadings.T @ image, image.T, rcond=None)[0].T / m.scale[:, None]
+        coefficients = np.linalg.lstsq(loadings.T @ image, image.T, rcond=None)[0]
+        return coefficients.T / m.scale[:, None]
 
     def inverse_transform(self, Z: ArrayLike) -> np.ndarray:
         """Return the rows that have the components Z.
@@ -473,11 +474,5 @@ def gaussian_class_readout(
 
 
 def _class_difference(class_values: np.ndarray) -> np.ndarray:
-    """Return the difference of the values of two classes.
-
-    The difference is the second class's values minus the first class's values. If there are more
-    classes, the values are returned unchanged.
-
-    class_values: (classes, ...), one entry for each class.
-    """
+    """Return second minus first of two classes' values, or more classes' values."""
     return class_values[1:] - class_values[:1] if len(class_values) == 2 else class_values

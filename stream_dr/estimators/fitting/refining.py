@@ -101,7 +101,9 @@ class SubspaceSolver:
     def __init__(
         self, estimator: ClosedForm, moments: Moments, state: MomentState, varying_columns: np.ndarray
     ) -> None:
-        self._estimator, self._moments, self._state = estimator, moments, state
+        self._estimator = estimator
+        self._moments = moments
+        self._state = state
         self._varying = varying_columns
         if isinstance(estimator.n_components, float):
             raise CannotRefine(
@@ -159,38 +161,32 @@ class SubspaceSolver:
         small, eigenvalues = self._directions_in_basis(solver_state)
         if self._estimator.n_components is None and len(eigenvalues) > self._count:
             self._raise_needs_n_components()
-        small, eigenvalues = small[:, : self._count], eigenvalues[: self._count]
+        small = small[:, : self._count]
+        eigenvalues = eigenvalues[: self._count]
         self.along = np.einsum("ij,ij->j", small, solver_state.scatter @ small)
         residual = subspace.relative_subspace_residual(solver_state, small)
         return solver_state.basis @ small, eigenvalues, residual
 
     def _directions_in_basis(self, basis_state: subspace.Subspace) -> Directions:
-        """Return the method's directions and eigenvalues on a basis.
-
-        The directions are (m, p) and the eigenvalues (p,). The p directions are coefficients of
-        the m vectors of the basis.
-
-        basis_state: the basis, and the scatter of the rows projected on the basis.
-        """
+        """Return directions (m, p) and eigenvalues (p,) on a basis of m vectors."""
         m = self._moments
         V = basis_state.basis
         scatter = basis_state.scatter
 
+        mean = V.T @ (m.mean * m.scale)
+        rounding = m.rounding._replace(shift=np.abs(np.sqrt(m.weight) * mean))
         small = m._replace(
-            mean=V.T @ (m.mean * m.scale),
+            mean=mean,
             diagonal=np.maximum(np.diagonal(scatter), 0.0),
             scatter=scatter,
             cross=V.T @ m.cross,
             scale=np.ones(V.shape[1]),
-            rounding=m.rounding._replace(shift=np.abs(np.sqrt(m.weight) * (V.T @ (m.mean * m.scale)))),
+            rounding=rounding,
         )
         return self._estimator.weighted_directions(small, self._state)
 
     def _raise_needs_n_components(self) -> NoReturn:
-        """Raise CannotRefine, because n_components is None.
-
-        A refinement computes a given number of components, and not all of them.
-        """
+        """Raise CannotRefine, because refine computes a given number of components."""
         raise CannotRefine(
             f"{type(self._estimator).__name__} with n_components=None would need every direction there is, that is the "
             "whole scatter matrix. State n_components."
@@ -306,7 +302,8 @@ class RowReplay:
                 total.add(learned, self._scatter_weights(learned, rows))
                 if progress is not None:
                     progress(rows)
-        return Sums(total.result(), rows, cast(MomentState, fresh.accumulator.freeze()) if relearn_rows else None)
+        relearned = cast(MomentState, fresh.accumulator.freeze()) if relearn_rows else None
+        return Sums(total.result(), rows, relearned)
 
     def checked_product(self, pass_sums: Sums, columns: np.ndarray) -> np.ndarray:
         """Check the rows of a pass, and return its product (features, r).
@@ -344,8 +341,11 @@ class RowReplay:
 
         # Remove the influence of the means of labels with too few rows to be classes.
         means = np.where(self.scale[:, None] > 0, self._moments.scaled_waiting_means, 0.0)
-        factors = [1.0 if self._factors is None else self._factors.get(label, 0.0) for label in self._moments.waiting]
-        return np.asarray(pass_sums.product - (means * factors) @ (means.T @ columns))
+        if self._factors is not None:
+            means_times_factors = means * [self._factors.get(label, 0.0) for label in self._moments.waiting]
+        else:
+            means_times_factors = means
+        return np.asarray(pass_sums.product - means_times_factors @ (means.T @ columns))
 
     def _scatter_weights(self, block: Block, n_rows_including_block: int) -> np.ndarray | None:
         """Return the weights of a block's rows in the scatter.
@@ -356,16 +356,20 @@ class RowReplay:
         n_rows_including_block: number of rows of this pass so far, including the block's rows.
         """
         # Multiply the weights by the decay, by which older rows have smaller weights.
-        decay, weights = float(self._estimator.decay), block.weights
+        decay = float(self._estimator.decay)
+        weights = block.weights
         if decay != 1.0:
+            if weights is None:
+                weights = np.ones(block.rows)
             age = max(0, self._clock - n_rows_including_block)
-            weights = decayed_weights(np.ones(block.rows) if weights is None else weights, decay, age)
+            weights = decayed_weights(weights, decay, age)
         if self._factors is None:
             return weights
 
         y = block.y or targets_without_labels(block.rows)
         # The code −1 of a row without a label selects the last factor, which has the key None.
-        factors: np.ndarray = np.array([self._factors.get(label, 0.0) for label in (*y.labels, None)])[y.codes]
+        by_label = np.array([self._factors.get(label, 0.0) for label in (*y.labels, None)])
+        factors: np.ndarray = by_label[y.codes]
         return factors if weights is None else factors * weights
 
 
@@ -449,7 +453,8 @@ def name_differing_sum(learned_state: MomentState, relearned_state: MomentState)
     """
     # Compare means relative to the columns' standard deviations.
     # Compare other sums relative to their own size.
-    a, b = compute_moments(learned_state), compute_moments(relearned_state)
+    a = compute_moments(learned_state)
+    b = compute_moments(relearned_state)
     if abs(a.weight - b.weight) > RELATIVE_TOLERANCE * a.weight:
         return "weights"
 
@@ -457,7 +462,8 @@ def name_differing_sum(learned_state: MomentState, relearned_state: MomentState)
         deviations = np.sqrt(a.diagonal / a.weight)
     else:
         deviations = np.zeros(len(a.mean))
-    if np.any(np.abs(a.mean - b.mean) > RELATIVE_TOLERANCE * deviations + 1e-12 * np.abs(a.mean)):
+    tolerance = RELATIVE_TOLERANCE * deviations + 1e-12 * np.abs(a.mean)
+    if np.any(np.abs(a.mean - b.mean) > tolerance):
         return "means"
 
     if set(a.labels) != set(b.labels) or a.cross.shape != b.cross.shape:
@@ -468,7 +474,8 @@ def name_differing_sum(learned_state: MomentState, relearned_state: MomentState)
         return "class weights"
 
     size = np.sqrt(np.trace(a.target_scatter)) * np.sqrt(a.diagonal.sum())
-    noise = RELATIVE_TOLERANCE * size + 1e-12 * float(np.linalg.norm(a.rounding.shift)) * np.sqrt(a.weight)
+    shift = float(np.linalg.norm(a.rounding.shift))
+    noise = RELATIVE_TOLERANCE * size + 1e-12 * shift * np.sqrt(a.weight)
     if np.linalg.norm(a.cross - b.cross[:, order]) > noise:
         return "targets"
     return None
@@ -630,9 +637,7 @@ def refine_steps(
     first = now.number + 1
     for number in range(first, max_passes + 1):
         began = time.monotonic()
-        pass_progress = None
-        if progress is not None:
-            pass_progress = partial(progress, number)
+        pass_progress = partial(progress, number) if progress else None
         directions = now.solve.directions
         sums = summed(directions, number == first, pass_progress)
         # Update the solver, and compare the new projection with the projection of the last pass.
@@ -683,7 +688,8 @@ def run_passes(
     if not last.converged:
         message = not_converged_message(last.number, last.residual, last.angle, tol_of_steps)
         warnings.warn(message, ConvergenceWarning, stacklevel=3)
-    return step.projection, RefineReport(tuple(passes), last.converged, None if last.converged else step.refining)
+    unfinished = None if last.converged else step.refining
+    return step.projection, RefineReport(tuple(passes), last.converged, unfinished)
 
 
 def not_converged_message(pass_number: int, residual: float, angle: float, tol: float) -> str:
@@ -731,15 +737,9 @@ def is_exact_without_refine(estimator: Estimator, state: State) -> bool:
 
 
 def _loadings_or_empty(earlier_projection: Projection | None, moments: Moments) -> np.ndarray:
-    """Return the p columns (features, p) from which refine starts.
-
-    The columns are the loadings of an earlier projection. Features that the projection does not
-    have get zeros. If the projection is None or not linear, the result has no columns.
-
-    earlier_projection: the earlier projection, or None.
-    moments: centred sums. The columns are divided by the factors of the features in
-        `moments.scale`.
-    """
+    """Return the columns (features, p) from which refine starts."""
+    # Features that the earlier projection does not have get zeros. Without linear projection,
+    # there are no columns.
     known = getattr(earlier_projection and inner_projection(earlier_projection), "loadings", np.zeros((0, 0)))
     columns = np.zeros((len(moments.mean), known.shape[1]))
     columns[: len(known)] = known
@@ -805,7 +805,8 @@ class Refinable(ClosedForm):
                 )
                 return self
 
-            names, guess = fitted.names, fitted.refined
+            names = fitted.names
+            guess = fitted.refined
             steps = refine_steps(
                 self, state, source, tol=tol, max_passes=max_passes, resume=resume, feature_names=names, guess=guess
             )

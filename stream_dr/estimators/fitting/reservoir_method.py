@@ -98,7 +98,9 @@ class ReservoirMethod(MappedMethod[Reservoir]):
 
     def inner_accumulator(self, state: Reservoir | None) -> ReservoirAccumulator:
         """Return an accumulator that samples mapped rows, empty or continued from `state`."""
-        labels: KeepLabels = "no" if not self.target_kinds else "all" if self.unlabelled == "skip" else "some"
+        labels: KeepLabels = "no"
+        if self.target_kinds:
+            labels = "all" if self.unlabelled == "skip" else "some"
         return ReservoirAccumulator(self.reservoir, self.random_state or 0, labels, state)
 
     def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:

@@ -214,15 +214,15 @@ class PredictsHeldOut(Refinable):
         """
         if type(other) is not type(self) or "fitted_" not in vars(other):
             raise InvalidParameter(f"other={other!r}; it must be a {type(self).__name__} that has learned rows.")
-        mine, theirs = self.moments(self.state_), compute_moments(other.state_)
+        mine = self.moments(self.state_)
+        theirs = compute_moments(other.state_)
         if mine.weight <= 0:
             raise NotFitted(f"This {type(self).__name__} has learned no row so far. Fit it first.")
-        for model, moments in ((self, mine), (other, theirs)):
-            _check_error_is_computable(model, moments)
+        _check_error_is_computable(self, mine)
+        _check_error_is_computable(other, theirs)
         _check_features_and_encoding(self, other)
         if theirs.weight <= 0:
-            nothing = np.zeros(mine.cross.shape[1])
-            return HeldOutError(0.0, nothing, nothing + np.nan)
+            return HeldOutError(0.0, np.zeros(mine.cross.shape[1]), np.full(mine.cross.shape[1], np.nan))
         _check_compatible_targets(mine, theirs)
 
         # Regress the targets on the components V, with the coefficients (Vᵀ A V)⁻¹ Vᵀ Cxy.
@@ -248,20 +248,29 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
     # Pad the predictor to the features and targets of both models.
     d = max(len(training_moments.mean), len(validation_moments.mean))
     a, b, k = _number_target_columns(training_moments, validation_moments)
-    coefficients, mean, target_mean = np.zeros((d, k)), np.zeros(d), np.zeros(k)
-    coefficients[: len(W), a], mean[: len(W)], target_mean[a] = W, training_moments.mean, training_moments.target_mean
+    coefficients = np.zeros((d, k))
+    mean = np.zeros(d)
+    target_mean = np.zeros(k)
+    coefficients[: len(W), a] = W
+    mean[: len(W)] = training_moments.mean
+    target_mean[a] = training_moments.target_mean
 
     # Pad the sums of the held-out rows to the features and targets of both models.
-    cross, scatter, cyy = np.zeros((d, k)), np.zeros((d, d)), np.zeros(k)
+    cross = np.zeros((d, k))
+    scatter = np.zeros((d, d))
+    cyy = np.zeros(k)
     own = len(validation_moments.mean)
-    cross[:own, b], cyy[b] = validation_moments.cross, np.diagonal(validation_moments.target_scatter)
-    scatter[:own, :own] = 0.0 if validation_moments.scatter is None else validation_moments.scatter
+    cross[:own, b] = validation_moments.cross
+    cyy[b] = np.diagonal(validation_moments.target_scatter)
+    if validation_moments.scatter is not None:
+        scatter[:own, :own] = validation_moments.scatter
     mean[:own] -= validation_moments.mean
     target_mean[b] -= validation_moments.target_mean
 
     # `mean` and `target_mean` are now this model's means minus the means of the held-out rows.
     bias = coefficients.T @ mean - target_mean
-    explained = (coefficients * (scatter @ coefficients)).sum(axis=0) - 2.0 * (coefficients * cross).sum(axis=0)
+    squares = (coefficients * (scatter @ coefficients)).sum(axis=0)
+    explained = squares - 2.0 * (coefficients * cross).sum(axis=0)
     sse = np.maximum(cyy + explained, 0.0) + validation_moments.weight * bias**2
 
     # Find the targets that vary.
@@ -269,7 +278,8 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
     size = np.zeros(k)
     size[b] = validation_moments.weight * validation_moments.target_mean**2
     varies = cyy > 1e-14 * size
-    return HeldOutError(validation_moments.weight, sse, 1.0 - np.divide(sse, cyy, out=np.full(k, np.nan), where=varies))
+    unexplained = np.divide(sse, cyy, out=np.full(k, np.nan), where=varies)
+    return HeldOutError(validation_moments.weight, sse, 1.0 - unexplained)
 
 
 def _number_target_columns(training_moments: Moments, validation_moments: Moments) -> tuple[list[int], list[int], int]:
@@ -290,12 +300,7 @@ def _number_target_columns(training_moments: Moments, validation_moments: Moment
 
 
 def _check_error_is_computable(model: ClosedForm, moments: Moments) -> None:
-    """Raise InvalidParameter if a model's state does not suffice.
-
-    `held_out_error` is computed from the states of two models. Each state must have the whole
-    scatter of the rows. The columns of the rows must not depend on the rows that the model has
-    learned, as they do with some feature maps.
-    """
+    """Raise InvalidParameter unless the state has scatter and fixed columns."""
     state = model.state_
     if isinstance(state, MappedState) and (state.landmarks is not None or state.table is not None):
         raise InvalidParameter(
@@ -319,7 +324,8 @@ def _check_features_and_encoding(this_model: ClosedForm, other_model: ClosedForm
     if maps[0] != maps[1]:
         raise InvalidParameter(f"other has feature_map={maps[1]!r}; it must be {maps[0]!r}, as in this model.")
 
-    names, theirs = this_model.fitted().names, other_model.fitted().names
+    names = this_model.fitted().names
+    theirs = other_model.fitted().names
     if names is not None and theirs is not None and names != theirs:
         raise InvalidParameter(f"other has the features {theirs}; it must have {names}, in this order.")
 
@@ -333,19 +339,15 @@ def _check_features_and_encoding(this_model: ClosedForm, other_model: ClosedForm
 
 
 def _check_compatible_targets(training_moments: Moments, validation_moments: Moments) -> None:
-    """Check that the targets of two states match.
-
-    Raises InvalidTargets if labels have different types. Raises InvalidParameter if other targets
-    do not match. Targets match if they have the same kind, the same type of labels and, for
-    numbers, the same number of columns.
-    """
+    """Raise InvalidTargets or InvalidParameter unless two states' targets match."""
     check_label_type(training_moments.labels, validation_moments.labels)
-    if training_moments.kind != validation_moments.kind or (
-        not training_moments.labelled and training_moments.cross.shape[1] != validation_moments.cross.shape[1]
-    ):
+    mine = training_moments.cross.shape[1]
+    theirs = validation_moments.cross.shape[1]
+    same_kind = training_moments.kind == validation_moments.kind
+    if not same_kind or (not training_moments.labelled and mine != theirs):
         raise InvalidParameter(
-            f"other has {validation_moments.cross.shape[1]} targets of kind {validation_moments.kind}; "
-            f"it must have targets as this model: {training_moments.cross.shape[1]} of kind {training_moments.kind}."
+            f"other has {theirs} targets of kind {validation_moments.kind}; "
+            f"it must have targets as this model: {mine} of kind {training_moments.kind}."
         )
 
 
@@ -401,11 +403,13 @@ def cross_validation_errors(
         weights.append(validation.weight)
 
     # Average over all rows. The standard error comes from the differences between the folds.
-    sse, n = np.array(errors), np.array(weights)[:, None]
+    sse = np.array(errors)
+    n = np.array(weights)[:, None]
+    folds = len(n)
     with np.errstate(all="ignore"):
         mean = sse.sum(axis=0) / n.sum()
         deviations = n / n.mean() * (sse / n - mean)
-        std_error = np.sqrt((deviations**2).sum(axis=0) / (len(n) * (len(n) - 1)))
+        std_error = np.sqrt((deviations**2).sum(axis=0) / (folds * (folds - 1)))
     if not (np.isfinite(mean).all() and np.isfinite(std_error).all()):
         raise InvalidParameter(
             f"{estimator.cross_validates}='cv' compares squared errors, and these are not finite: rows, targets or weights "
@@ -428,7 +432,8 @@ def _held_out_errors(
     predictors: the m predictors.
     """
     basis, g = predictors
-    F_train, F = loss_factors[train_moments.present], loss_factors[validation_moments.present]
+    F_train = loss_factors[train_moments.present]
+    F = loss_factors[validation_moments.present]
 
     # Cxx is the scatter, and Cxy the sums of products of features and targets. V is the basis.
     # B is Vᵀ Cxy F of the training rows. C and S are Vᵀ Cxy F and Vᵀ Cxx V of the held-out rows.
@@ -438,10 +443,13 @@ def _held_out_errors(
 
     # Compute the explained sums of squares for all predictors W = V diag(g) Vᵀ Cxy at once.
     # The sums are tr(Fᵀ Wᵀ Cxx W F) = gᵀ (S ∘ B Bᵀ) g and tr(Fᵀ Wᵀ Cxy F) = gᵀ (B ∘ C) 1.
-    explained = 2.0 * g @ (B * C).sum(axis=1) - ((g @ (S * (B @ B.T))) * g).sum(axis=1)
+    squares = ((g @ (S * (B @ B.T))) * g).sum(axis=1)
+    explained = 2.0 * g @ (B * C).sum(axis=1) - squares
     total = (F * (validation_moments.target_scatter @ F)).sum()
 
     # Add the error that comes from the different means of training rows and held-out rows.
     step = basis.T @ ((validation_moments.mean - train_moments.mean) * train_moments.scale)
-    bias = F.T @ validation_moments.target_mean - F_train.T @ train_moments.target_mean - (g * step) @ B
-    return np.asarray(np.maximum(total - explained, 0.0) + validation_moments.weight * (bias**2).sum(axis=1))
+    target_step = F.T @ validation_moments.target_mean - F_train.T @ train_moments.target_mean
+    bias = target_step - (g * step) @ B
+    rest = np.maximum(total - explained, 0.0)
+    return np.asarray(rest + validation_moments.weight * (bias**2).sum(axis=1))

@@ -35,7 +35,7 @@ from stream_dr.batch.table import default_column_names
 from stream_dr.batch.targets import Targets, check_label_type
 from stream_dr.estimators.fitting.dask_collections import learn_blocks, split_into_blocks
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
-from stream_dr.estimators.fitting.mapping import feature_map_or_none, map_reads_tables, warn_if_columns_differ
+from stream_dr.estimators.fitting.mapping import map_reads_tables, warn_if_columns_differ
 from stream_dr.estimators.fitting.named_columns import joint_names, read_rows_and_names, refuse_empty_rows
 from stream_dr.estimators.fitting.parameters import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator
@@ -383,7 +383,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
         part. Examples are landmarks (sampled rows with which other rows are compared) and the
         width of a kernel.
         """
-        mapping = feature_map_or_none(self.feature_map)
+        mapping = feature_map(self.feature_map)
         if mapping is None or not self.merges:
             return self.merges
         draws = isinstance(mapping, Nystroem) and mapping.draws_landmarks
@@ -549,11 +549,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
         return self.feature_map is None or self.identifies_columns_by_name()
 
     def _may_have_new_columns(self, block: Block) -> bool:
-        """True if a block's columns may differ from learned columns.
-
-        A block may have other columns if it has column names and the feature map identifies
-        columns by name.
-        """
+        """True if a block may have columns that were not learned."""
         return self.identifies_columns_by_name() and bool(block.names) and block.names != default_column_names(block.X)
 
     def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:

@@ -74,7 +74,9 @@ class FirstStageSolver:
     def __init__(
         self, estimator: "TwoStage", moments: Moments, state: MomentState, varying_columns: np.ndarray
     ) -> None:
-        self._estimator, self._moments, self._state = estimator, moments, state
+        self._estimator = estimator
+        self._moments = moments
+        self._state = state
         self._varying = varying_columns
         if not estimator.ridge_terms(moments)[0]:
             raise CannotRefine(
@@ -217,7 +219,8 @@ class TwoStage(PredictsHeldOut):
         share, ridge = self.ridge_terms(moments)
         if share == 0.0:
             return two_stage(np.full(len(xh), ridge), significant_combinations, 0.0, zero_rounding(len(xh)))
-        scatter, gamma = moments.scatter_or_diagonal, ridge / share
+        scatter = moments.scatter_or_diagonal
+        gamma = ridge / share
         loadings, eigenvalues = two_stage(scatter, significant_combinations, gamma, moments.rounding)
         loadings /= np.sqrt(share)
         return loadings, eigenvalues / share
@@ -309,7 +312,8 @@ class TwoStage(PredictsHeldOut):
         if self.scaling == "source" or loadings.shape[1] == 0:
             return loadings
         sums = self.scatter_along_each_component(loadings, moments, solution_kind)
-        loadings *= np.sqrt(np.divide(moments.weight, sums, out=np.ones_like(sums), where=sums > 0))
+        factors = np.divide(moments.weight, sums, out=np.ones_like(sums), where=sums > 0)
+        loadings *= np.sqrt(factors)
         return loadings
 
     def scatter_along_each_component(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
@@ -368,9 +372,6 @@ def _varying_scatter_eigenpairs(moments: Moments) -> tuple[np.ndarray, np.ndarra
 
 
 def _mean_varying_scatter(moments: Moments) -> float:
-    """Return the mean scatter of the columns that vary.
-
-    The scatter of a column is the sum of its squared deviations from the mean.
-    """
+    """Return the mean scatter of the columns that vary."""
     varying = np.count_nonzero(moments.rounding.varying_columns(moments.diagonal))
     return float(moments.diagonal.sum()) / max(int(varying), 1)

@@ -50,12 +50,9 @@ def test_a_column_without_a_value_counts_as_a_category() -> None:
     empty = {f"c{i}": [None] * 200 for i in range(70)}
     model = LDA(gamma=1.0, feature_map=stream_dr.table()).fit(X[["b", "note"]].assign(**empty), Y)
     assert model.state_.inner.scatter == "exact"  # 2 + 1,025 + 70 · 41 columns at most
-    making = feature_map(stream_dr.table()).encoding()
+    making = feature_map(stream_dr.table())
     assert max_table_width(making, model.state_.table.columns) == 2 + 1_025 + 70 * 41
-    assert (
-        max_width_of_kinds(making, feature_map(stream_dr.table()).column_overrides(), dict.fromkeys(empty, ""))
-        == 70 * 41
-    )
+    assert max_width_of_kinds(making, dict.fromkeys(empty, "")) == 70 * 41
 
 
 def test_a_table_that_falls_to_the_diagonal_says_why_and_learns() -> None:
@@ -125,12 +122,7 @@ def test_state_bytes_count_only_texts_as_words() -> None:
     few = lda.max_state_bytes(20, 3, numbers)
     some = lda.max_state_bytes(21, 3, numbers | {"note": "text"})
     assert few < 1e6 < some < 1e9
-    assert (
-        max_width_of_kinds(
-            feature_map(stream_dr.table()).encoding(), feature_map(stream_dr.table()).column_overrides(), numbers
-        )
-        == 40
-    )
+    assert max_width_of_kinds(feature_map(stream_dr.table()), numbers) == 40
     learned = LDA(feature_map=stream_dr.table()).fit(X[["a", "b"]], Y)
     assert learned.max_state_bytes(2, 3, learned.state_.table) < 1e5
 
