@@ -184,9 +184,7 @@ def _projection_figure(
     unmapped = unmapped_projection(projection)
     shows_variance = unmapped.kind == "linear" and projection.n_components and newest.blocks
     if kind == "spectrum":
-        captured = None
-        if shows_variance:
-            captured = newest.cumulative_variance_shares(projection)
+        captured = newest.cumulative_variance_shares(projection) if shows_variance else None
         return spectrum_figure_dict(projection, f"{name}: spectrum", captured)
 
     # The newest version may have fewer components than the caller's `component` needs.
@@ -195,12 +193,8 @@ def _projection_figure(
     if loadings is not None:
         last = max(0, loadings.shape[1] - 1)
         component = min(options.component, last)
-    names = None
-    if projection.kind != "mapped":
-        names = directory.schema.names
-    deviations = None
-    if shows_variance:
-        deviations = newest.input_column_deviations(projection)
+    names = directory.schema.names if projection.kind != "mapped" else None
+    deviations = newest.input_column_deviations(projection) if shows_variance else None
     return loadings_figure_dict(projection, component, 20, names, f"{name}: loadings", deviations)
 
 
@@ -301,8 +295,11 @@ class LiveFigures:
         page: JsonDict = {}
         model = self._directory.models.get(model_name or "")
         with self._lock:
-            page["told"] = orjson.Fragment(self._refreshed_status())
-            best = best_models(self._records.newest_records(), self._directory.models.keys())
+            if time.monotonic() - self._status_at >= REFRESH_SECONDS:
+                self._status_at = time.monotonic()
+                self._status_json = orjson.dumps(self._status())
+            page["told"] = orjson.Fragment(self._status_json)
+            best = best_models(self._records.newest_records(), self._directory.models)
             newest = NewestRows(-1)
             counts = Counts()
             if model is not None:
@@ -317,20 +314,10 @@ class LiveFigures:
             if drawn.tag not in tags_in_browser:
                 figures[kind]["figure"] = orjson.Fragment(drawn.figure)
 
-        page |= {"figures": figures, "counts": counts, "sentences": [], "best": None}
-        if model is not None:
-            page["sentences"] = model_uncertainty_sentences(model)
-        if best is not None:
-            page["best"] = best._asdict()
+        page |= {"figures": figures, "counts": counts}
+        page["sentences"] = model_uncertainty_sentences(model) if model is not None else []
+        page["best"] = best._asdict() if best is not None else None
         return orjson.dumps(page | extra_keys)
-
-    def _refreshed_status(self) -> bytes:
-        """Return the status as JSON. The caller holds the lock."""
-        now = time.monotonic()
-        if now - self._status_at >= REFRESH_SECONDS:
-            self._status_at = now
-            self._status_json = orjson.dumps(self._status())
-        return self._status_json
 
     def _newest_labelled_rows(self, max_rows: int) -> tuple[NewestRows, Counts]:
         """Return the log's newest rows, and their label counts.
@@ -383,18 +370,18 @@ class LiveFigures:
 
         # `position` and `version` change when rows are learned. The choices are the user's.
         records: list[JsonDict] = []
-        position: int | None = None
-        choices: tuple[int, ...] = ()
+        position = None
+        choices = []
         if kind in FROM_RECORDS:
             records = self._records.newest_records()
             position = self._records.seen
         elif kind != "regularisation":
             position = newest.position
-            choices = (options.rows,)
+            choices.append(options.rows)
         if kind == "projection":
-            choices += (options.dimensions,)
+            choices.append(options.dimensions)
         elif kind == "loadings":
-            choices += (options.component,)
+            choices.append(options.component)
         key = (kind, model_id, *choices)
         tag = ".".join(map(str, (self._process_tag, kind, model_id, version, position, *choices)))
 
@@ -452,9 +439,7 @@ def _numpy_to_json_types(value: object) -> object:
     An array (n,) of numbers is converted to plotly's binary format, a dict of type and data.
     """
     if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iuf":
-        array = value
-        if value.dtype.kind in "iu":
-            array = value.astype(np.int32)
+        array = value.astype(np.int32) if value.dtype.kind in "iu" else value
         encoded = base64.b64encode(array.tobytes())
         return {"dtype": array.dtype.str[1:], "bdata": encoded.decode()}
     if isinstance(value, np.ndarray | np.generic):
@@ -564,14 +549,12 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
     """
     # A sentence on the best models.
     tested = directory.records.newest_scores()
-    best = best_models(records, directory.models.keys())
+    best = best_models(records, directory.models)
     if best is not None:
         first = directory.models[best.models[0]]
         scores = tested.get(first.id, {})
         names = " and ".join(f"<b>{escape(name)}</b>" for name in best.models)
-        verb = "are best, within two standard errors"
-        if len(best.models) == 1:
-            verb = "is best"
+        verb = "is best" if len(best.models) == 1 else "are best, within two standard errors"
         score = f"{_accuracy_or_r2_text(scores)} on {scores.get('tested', 0):,} rows before they were learned"
         yield f"<p>{names} {verb}, since {_utc_text(best.since)}: {score}. "
         yield f"{directory.rows:,} rows, {len(directory.schema.labels):,} labels.</p>"
@@ -592,8 +575,17 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
 
 
 _SUMMARY_HEADS = (
-    *("model", "accuracy", "previous label", "most frequent label", "rows tested", "tested at"),
-    *("method", "rows", "components", "solution", "state"),
+    "model",
+    "accuracy",
+    "previous label",
+    "most frequent label",
+    "rows tested",
+    "tested at",
+    "method",
+    "rows",
+    "components",
+    "solution",
+    "state",
 )
 """Heads of the columns of the summary's table."""
 
@@ -605,9 +597,7 @@ def _summary_cells(described: JsonDict, scores: JsonDict) -> list[object]:
     scores: last scores of the model, empty if it was not tested.
     """
     cells = [described["name"], _accuracy_or_r2_text(scores)]
-    form = ".3f"
-    if "accuracy" in scores:
-        form = ".1%"
+    form = ".1%" if "accuracy" in scores else ".3f"
     for baseline in ("baseline", "most_frequent"):
         text = "–"
         if scores.get(baseline) is not None:

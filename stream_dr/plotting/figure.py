@@ -17,8 +17,16 @@ from stream_dr.projection import Linear, Mapped
 from stream_dr.uncertainty import ComponentSpread
 
 COLOURS = (
-    *("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951"),
-    *("#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0"),
+    "#4269d0",
+    "#efb118",
+    "#ff725c",
+    "#6cc5b0",
+    "#3ca951",
+    "#ff8ab7",
+    "#a463f2",
+    "#97bbf5",
+    "#9c6b4e",
+    "#9498a0",
 )
 """Colours of classes and models, in order.
 

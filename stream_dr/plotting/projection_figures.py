@@ -83,39 +83,45 @@ def loadings_figure_dict(
     feature_deviations: standard deviations (features,) by which the loadings are multiplied, or
         None. A feature that hardly varies has little effect, even if its loading is large.
     """
-    names = _feature_names(model, feature_names)
     projection = unmapped_projection(model)
+    half_widths = None
     if isinstance(projection, Columns):
-        bars = _feature_bars(projection.columns, projection.scores, None, names, max_features)
-        return _bars_figure(bars, "score", title)
+        features = projection.columns
+        values = projection.scores
+        label = "score"
+    else:
+        matrix = figure_loadings(model, "loadings")
+        if matrix is None:
+            return empty_figure(title, "no loadings: it projects by similar rows")
+        n_features, n_components = matrix.shape
+        if not n_components:
+            return empty_figure(title, "no component yet")
+        if not 0 <= component < n_components:
+            raise InvalidParameter(f"component={component}; there are 0 … {n_components - 1}.")
 
-    matrix = figure_loadings(model, "loadings")
-    if matrix is None:
-        return empty_figure(title, "no loadings: it projects by similar rows")
-    n_components = matrix.shape[1]
-    if not n_components:
-        return empty_figure(title, "no component yet")
-    if not 0 <= component < n_components:
-        raise InvalidParameter(f"component={component}; there are 0 … {n_components - 1}.")
+        features = np.arange(n_features)
+        values = matrix[:, component]
+        label = "loading"
+        note, half_widths = _error_bars(model, component)
+        title += f" · component {component + 1}{note}"
+        if feature_deviations is not None:
+            values = values * feature_deviations
+            label = "loading × standard deviation"
+            if half_widths is not None:
+                half_widths = half_widths * feature_deviations
 
-    values = matrix[:, component]
-    label = "loading"
-    note, half_widths = _error_bars(model, component)
-    if feature_deviations is not None:
-        values = values * feature_deviations
-        label = "loading × standard deviation"
-        if half_widths is not None:
-            half_widths = half_widths * feature_deviations
-    bars = _feature_bars(np.arange(len(values)), values, half_widths, names, max_features)
-    return _bars_figure(bars, label, f"{title} · component {component + 1}{note}")
+    names = _feature_names(model, feature_names)
+    bars = _feature_bars(features, values, names, max_features, half_widths)
+    axis = {"automargin": True, "type": "category", "dtick": 1, "tickfont": {"size": 10}}
+    return figure_dict([bars], title, xaxis=titled_axis(label), yaxis=axis, showlegend=False)
 
 
 def _feature_bars(
     features: np.ndarray,
     values: np.ndarray,
-    half_widths: np.ndarray | None,
     names: Sequence[object],
     max_features: int,
+    half_widths: np.ndarray | None,
 ) -> Trace:
     """Return the largest values as horizontal bars.
 
@@ -135,11 +141,6 @@ def _feature_bars(
     if half_widths is not None:
         bars["error_x"] = {"type": "data", "array": half_widths[largest], "thickness": 1.5, "color": COLOURS[9]}
     return bars
-
-
-def _bars_figure(bars: Trace, value_name: str, title: str) -> FigureDict:
-    axis = {"automargin": True, "type": "category", "dtick": 1, "tickfont": {"size": 10}}
-    return figure_dict([bars], title, xaxis=titled_axis(value_name), yaxis=axis, showlegend=False)
 
 
 def _error_bars(model: Any, component: int) -> tuple[str, np.ndarray | None]:
@@ -199,9 +200,7 @@ def _distinct_feature_labels(feature_indices: list[int], all_names: Sequence[obj
     """
     labels = []
     for i in feature_indices:
-        label = f"feature {i}"
-        if i < len(all_names):
-            label = plotly_escaped_text(all_names[i])
+        label = plotly_escaped_text(all_names[i]) if i < len(all_names) else f"feature {i}"
         labels.append(label)
 
     distinct = []
@@ -263,10 +262,11 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
 
     number_axis = whole_number_axis("component", len(values))
     number_axis["range"] = [0.5, len(values) + 0.5]
-    value_axis = titled_axis("eigenvalue")
     share_axis: JsonDict = {"overlaying": "y", "side": "right", "automargin": True, "showgrid": False}
     share_axis |= {"range": [0, 1.05], "tickformat": ".0%", "dtick": 0.25, "tickmode": "linear"}
-    return figure_dict(traces, title, xaxis=number_axis, yaxis=value_axis, yaxis2=share_axis, legend=LEGEND_ABOVE)
+    return figure_dict(
+        traces, title, xaxis=number_axis, yaxis=titled_axis("eigenvalue"), yaxis2=share_axis, legend=LEGEND_ABOVE
+    )
 
 
 def _share_line(model: Any, eigenvalues: np.ndarray, cumulative_shares: np.ndarray | None) -> Trace:
@@ -426,14 +426,9 @@ def projection(
     >>> len(stream_dr.plotting.projection(pca, X, y).data) > 0
     True
     """
-    if hasattr(model, "apply"):
-        z = model.apply(X)
-    else:
-        z = model.transform(X)
+    z = model.apply(X) if hasattr(model, "apply") else model.transform(X)
     z = np.asarray(z, dtype=np.float64)
-    targets = None
-    if y is not None:
-        targets = parse_targets(y, len(z), KINDS)
+    targets = parse_targets(y, len(z), KINDS) if y is not None else None
     title = title or f"Projection by {plotly_escaped_text(type(model).__name__)}"
     return go.Figure(projected_rows_figure(z, targets, dimensions, most, seed, title))
 

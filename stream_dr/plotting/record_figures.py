@@ -138,9 +138,7 @@ def _baseline_line(progress_records: list[JsonDict]) -> Iterator[Trace]:
         return
 
     times = list(map(record_time_for_plotly, progress_records))
-    mode = "markers"
-    if len(times) > 1:
-        mode = "lines"
+    mode = "lines" if len(times) > 1 else "markers"
     yield scatter_trace("always the last label", times, values, mode, line=BASELINE, yaxis="y3")
 
 
@@ -250,9 +248,7 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
     times = list(map(record_time_for_plotly, own_ticks))
     scores_of_ticks = [tick["models"][model_name] for tick in own_ticks]
     name = plotly_escaped_text(model_name)
-    mode = "lines"
-    if len(own_ticks) <= FEW:
-        mode = "lines+markers"
+    mode = "lines+markers" if len(own_ticks) <= FEW else "lines"
     for field, _, axis in PANELS:
         values = []
         for scores in scores_of_ticks:
@@ -282,16 +278,11 @@ def _event_marks(
     max_marks: maximum number of marks for new versions.
     """
     start = progress_records[0]["time"]
-    records_of_mark: dict[str, list[JsonDict]] = {"version": [], "refined": [], "failed": []}
-    for record in select_records(records, "published", model_name):
-        mark = "version"
-        if record["solution"] == "refined":
-            mark = "refined"
-        if record["time"] >= start:
-            records_of_mark[mark].append(record)
-    failed = select_records(records, "failed", model_name)
-    records_of_mark["failed"] = [record for record in failed if record["time"] >= start]
-    records_of_mark["version"] = _thin_records(records_of_mark["version"], max_marks)
+    published = [r for r in select_records(records, "published", model_name) if r["time"] >= start]
+    refined = [r for r in published if r["solution"] == "refined"]
+    versions = [r for r in published if r["solution"] != "refined"]
+    failed = [r for r in select_records(records, "failed", model_name) if r["time"] >= start]
+    records_of_mark = {"version": _thin_records(versions, max_marks), "refined": refined, "failed": failed}
 
     # Make a trace of the marks of each type.
     name = plotly_escaped_text(model_name)
@@ -305,8 +296,7 @@ def _event_marks(
             marker["color"] = "#c00"
             texts = [f"failed: {plotly_escaped_text(record['code'])}" for record in marked]
         times = list(map(record_time_for_plotly, marked))
-        heights = [0] * len(marked)
-        points = scatter_trace(f"{name}: {mark}", times, heights, "markers", marker=marker, yaxis="y")
+        points = scatter_trace(f"{name}: {mark}", times, [0] * len(marked), "markers", marker=marker, yaxis="y")
         points |= {"legendgroup": name, "showlegend": mark != "version"}
         points |= {"text": texts, "hoverinfo": "x+text+name", "cliponaxis": False}
         yield points
@@ -447,9 +437,7 @@ def convergence_figure_dict(passes_by_model: dict[str, list[JsonDict]], title: s
         return empty_figure(title, "no refine has been recorded")
     traces = []
     for i, (name, passes) in enumerate(passes_by_model.items()):
-        prefix = ""
-        if name:
-            prefix = f"{plotly_escaped_text(name)}: "
+        prefix = f"{plotly_escaped_text(name)}: " if name else ""
         numbers = [p["number"] for p in passes]
         # A logarithmic axis has no place for 0.
         residuals = [p["residual"] or None for p in passes]
