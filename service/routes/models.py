@@ -149,7 +149,9 @@ class _SavedModelMediaTypeRoute(APIRoute):
 
         The next route with the same path matches requests of other media types.
         """
-        header = Headers(scope=scope).get("content-type", "") if scope["type"] == "http" else ""
+        header = ""
+        if scope["type"] == "http":
+            header = Headers(scope=scope).get("content-type", "")
         if media_type(header) in SAVED_MODEL_TYPES:
             return super().matches(scope)
         return (Match.NONE, {})
