@@ -208,9 +208,7 @@ def _whole_numbers(column: pa.Array, labels: Any) -> pa.Array:
 
 def _label_error(labels: Any) -> InvalidTargets:
     """Return the error for labels that no Arrow column of labels holds."""
-    items = [item for item in labels if item is not None]
-    # A date of numpy may become an integer, so it stays.
-    items = [item.item() if isinstance(item, np.generic) and item.dtype.kind not in "mM" else item for item in items]
+    items = [item for item in map(_python_value, labels) if item is not None]
     types = set(map(type, items))
     if types == {str}:
         odd = next(label for label in items if not is_valid_unicode(label))
@@ -231,6 +229,17 @@ def _label_error(labels: Any) -> InvalidTargets:
         f"labels are of type {names}; they must be all strings, all integers or all bools. Numbers to regress on go "
         'with target="continuous", in JSON under the key "target".'
     )
+
+
+def _python_value(item: Any) -> Any:
+    """Return a scalar of numpy as a value of Python, and any other item unchanged."""
+    if not isinstance(item, np.generic):
+        return item
+    value = item.item()
+    # Python has no type for nanoseconds, so numpy would return such a date as an integer.
+    if isinstance(value, int) and item.dtype.kind in "mM":
+        return item
+    return value
 
 
 def _reencode_dictionary(column: pa.DictionaryArray) -> tuple[tuple[Label, ...], np.ndarray]:

@@ -134,7 +134,7 @@ DATE = np.datetime64("2020-01-01", "ns")
         ([np.int64(3), DATE], "datetime64, int"),
         ([DATE, np.bool_(True)], "bool, datetime64"),
         ([DATE, DATE], "datetime64"),
-        ([np.timedelta64(1, "s"), np.int64(3)], "int, timedelta64"),
+        ([np.timedelta64(1, "s"), np.int64(3)], "int, timedelta"),
     ],
 )
 def test_dates_of_numpy_are_no_labels(labels: list[Any], types: str) -> None:
