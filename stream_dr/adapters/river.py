@@ -267,9 +267,11 @@ class RiverTransformer(base.MiniBatchTransformer):
         add_new_names: if true, each new name gets a column. If false, new names have no column.
         """
         # Most rows have the same names as the row before, so the last layout is reused.
+        # It is not reused if a name got a column since, or if a name without a column needs one now.
         last = self._last_layout
-        has_new_names = add_new_names and len(last.columns) < len(names)
-        if last.names != names or last.width != len(self._columns) or has_new_names:
+        is_current = last.names == names and last.width == len(self._columns)
+        lacks_columns = len(last.columns) < len(names)
+        if not is_current or (add_new_names and lacks_columns):
             if add_new_names:
                 # Sort new names, because random feature maps depend on the order of columns.
                 # The order of names in the dict then has no effect on the result.

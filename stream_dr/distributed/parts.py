@@ -394,7 +394,10 @@ class _PlanRun:
             self._on_batch(reference)
 
     def _check_other_tasks(self, reference: Reference) -> None:
-        """Raise OtherTaskFailed if another task of the plan has failed."""
+        """Raise OtherTaskFailed if another task of the plan has failed.
+
+        reference: the batch to learn next. Not used here, but callbacks before a batch receive it.
+        """
         if self.stopped:
             raise OtherTaskFailed
 

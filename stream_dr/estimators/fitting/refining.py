@@ -350,10 +350,12 @@ class RowReplay:
     def _scatter_weights(self, block: Block, n_rows_including_block: int) -> np.ndarray | None:
         """Return the weights of a block's rows in the scatter.
 
-        The weights have the shape (rows,). The result is None if all weights are 1. The weights
-        include decay and the factors of the rows' classes.
+        The weights have the shape (rows,). The result is None if all weights are 1. A weight is
+        the row's own weight, times its decay, times the factor that the method gives to the
+        scatter of the row's class.
 
         n_rows_including_block: number of rows of this pass so far, including the block's rows.
+            The decay of a row depends on the number of later rows.
         """
         # Multiply the weights by the decay, by which older rows have smaller weights.
         decay = float(self._estimator.decay)

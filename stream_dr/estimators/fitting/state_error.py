@@ -82,7 +82,8 @@ class PredictsHeldOut(Refinable):
     ----------
     cv_results_ : dict of str to ndarray
         Cross-validated errors, if a parameter is "cv". `mean` and `std_error` (values,) are the
-        error for each compared value and its standard error. The other arrays are the values.
+        error for each compared value and its standard error. An array with the name of the
+        parameter has the compared values.
     """
 
     _: KW_ONLY
