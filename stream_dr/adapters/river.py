@@ -129,8 +129,9 @@ class RiverTransformer(base.MiniBatchTransformer):
 
     def __init__(self, estimator: Estimator, prefix: str | None = None) -> None:
         if bool(estimator.target_kinds) != self.supervised:
+            verb = "takes no" if self.supervised else "needs"
             raise InvalidParameter(
-                f"{type(estimator).__name__} {'takes no' if self.supervised else 'needs'} targets; make its river "
+                f"{type(estimator).__name__} {verb} targets; make its river "
                 "transformer with to_river(estimator), which picks the right class."
             )
 
@@ -140,6 +141,7 @@ class RiverTransformer(base.MiniBatchTransformer):
 
         self.learner: Estimator = clone(estimator)
         self._columns_by_name = bool(self.learner.identifies_columns_by_name())
+        # Column of each feature name, in the order in which names came.
         self._columns: dict[Hashable, int] = {}
         self._last_layout = RowLayout((), {})
 

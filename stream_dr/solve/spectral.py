@@ -475,8 +475,14 @@ class Rounding(NamedTuple):
         varying_columns = self.varying_columns(diagonal)
         cross_sum_noise = self.relative_cross_noise(diagonal)[varying_columns]
         _, values, targets = thin_svd(cross_sums[varying_columns] / cross_sum_noise[:, None])
-        real = values > max(target_norm, EPS * max(cross_sums.shape) * float(values.max(initial=0.0)))
-        return cross_sums if real.sum() == cross_sums.shape[1] else cross_sums @ targets[real].T
+
+        # A combination of nothing but rounding error now has at most the size `target_norm`.
+        # The second limit is the error of the decomposition itself.
+        svd_error = EPS * max(cross_sums.shape) * float(values.max(initial=0.0))
+        real = values > max(target_norm, svd_error)
+        if real.sum() == cross_sums.shape[1]:
+            return cross_sums
+        return np.asarray(cross_sums @ targets[real].T)
 
 
 def zero_rounding(n_features: int) -> Rounding:

@@ -391,7 +391,7 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
     target.
     """
     if roles.label is not None:
-        column = as_floats(batch.column(roles.label))
+        column = as_floats(batch.column(roles.label))  # Only decimals are converted.
         if pa.types.is_nested(column.type):
             message = f"column {roles.label!r} has several labels in each row; name it with --labels, not with --label."
             raise SchemaMismatch(message, column=roles.label)

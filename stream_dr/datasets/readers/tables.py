@@ -106,6 +106,8 @@ def _open_checked_ipc_file(path: FileName, unpacked_stream: IO[bytes]) -> pa.Rec
     unpacked_stream: stream of the file's uncompressed bytes. If the file is compressed, the stream
         is copied to a temporary file.
     """
+    # Map the file into memory, or an unpacked copy of it. ARCHIVE!FILE names a file in an archive.
+    # The map stays valid after the copy is deleted.
     if Path(path).suffix.lower() not in PACKED and "!" not in str(path):
         file = pa.memory_map(str(path))
     else:

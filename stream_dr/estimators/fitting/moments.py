@@ -246,9 +246,11 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     state = cast(MomentState, merged_mapped_state(state))
     centred = state.centred()
     m = _moments_of_all_rows(state, centred)
+
+    # A label with too few rows waits to become a class. The moments have only labels with rows.
     waiting = waiting_labels(state, min_class_rows)
     if waiting.any():
-        m = _drop_waiting_means(m, waiting[m.present], centred.noise)
+        m = _drop_waiting_means(m, waiting[m.present], scatter_rounding_error=centred.noise)
     if not standardize:
         return m
 
@@ -400,6 +402,8 @@ def divide_by_scale(columns: np.ndarray, feature_scale: np.ndarray) -> np.ndarra
 
 def scale_moments(moments: Moments, column_factors: np.ndarray) -> Moments:
     """Return moments of rows with columns multiplied by factors.
+
+    Everything that has the unit of the columns is multiplied. Relative errors and weights stay.
 
     column_factors: (features,), factor of each column.
     """

@@ -579,16 +579,16 @@ class Refining(NamedTuple):
 
 
 class RefinePass(NamedTuple):
-    """Result of one pass.
+    """Result of one pass of `refine` over all rows.
 
     Attributes
     ----------
     report : PassReport
-        Report of the pass.
+        How far the solution is from the exact one, and whether the passes have converged.
     projection : Projection
-        Projection so far, with the attribute `solution` set to "refined".
+        Projection after this pass, with the attribute `solution` set to "refined".
     refining : Refining
-        State from which another call can continue.
+        State from which a later call of `refine` can continue with the next pass.
     """
 
     report: PassReport
@@ -659,7 +659,7 @@ def refine_steps(
 
 
 def _angle_to_last_pass(last: Refining, projection: Linear) -> float:
-    """Return the largest angle to the last pass's projection, in radians."""
+    """Return the largest angle between the spans of two passes' components, in radians."""
     if last.number == 0:
         return np.pi / 2
     return largest_principal_angle(tall_qr(last.loadings)[0], tall_qr(projection.loadings)[0])

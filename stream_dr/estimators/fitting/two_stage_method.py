@@ -371,6 +371,6 @@ def _varying_scatter_eigenpairs(moments: Moments) -> tuple[np.ndarray, np.ndarra
 
 
 def _mean_varying_scatter(moments: Moments) -> float:
-    """Return the mean scatter of the columns that vary."""
+    """Return the sum of squared deviations, averaged over the columns that vary."""
     varying = np.count_nonzero(moments.rounding.varying_columns(moments.diagonal))
     return float(moments.diagonal.sum()) / max(int(varying), 1)
