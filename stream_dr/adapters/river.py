@@ -188,18 +188,18 @@ class RiverTransformer(base.MiniBatchTransformer):
     def _component_names(self, n_components: int) -> list[Hashable]:
         """Return the names of the components.
 
-        A name is the prefix and the number of the component, such as "lda0". For an estimator that
-        selects features, the names of the selected features are returned.
+        A name is the prefix and the number of the component, such as "lda0". If the estimator
+        selects some of the rows' own features, their names are returned.
         """
         learner = self.learner
-        if not n_components or not isinstance(learner, InformationGain) or learner.feature_map is not None:
-            if self.prefix is None:
-                prefix = type(learner).__name__.lower()
-            else:
-                prefix = self.prefix
-            return [f"{prefix}{i}" for i in range(n_components)]
-        names = list(self._columns)
-        return [names[j] for j in learner.columns_]
+        if n_components and isinstance(learner, InformationGain) and learner.feature_map is None:
+            names = list(self._columns)
+            return [names[j] for j in learner.columns_]
+
+        prefix = self.prefix
+        if prefix is None:
+            prefix = type(learner).__name__.lower()
+        return [f"{prefix}{i}" for i in range(n_components)]
 
     def _learn(self, rows: Rows, targets: list[RowTarget] | None = None) -> None:
         """Learn rows, and store the names of the columns in the learner."""

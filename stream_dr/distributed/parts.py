@@ -388,7 +388,7 @@ class _PlanRun:
         return result
 
     def _report_batch(self, reference: Reference) -> None:
-        """Report the batch to learn next, or raise OtherTaskFailed."""
+        """Call the caller's `on_batch`, or raise OtherTaskFailed if another task has failed."""
         self._check_other_tasks(reference)
         with self._lock:
             self._on_batch(reference)

@@ -128,8 +128,9 @@ class HSL(TwoStage, _LaplacianParameter):
     def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
         """Return XH (features, labels) and the Frobenius norm of H.
 
-        The columns of X (features, rows) are the centred rows. H (rows, labels) has a 1 if a row
-        has a label, and 0 if not, scaled as the normalised Laplacian of the hypergraph requires.
+        As in the paper, the columns of X (features, rows) are the centred rows. H (rows, labels)
+        has a factor above 0 if a row has a label, and 0 if not. With "zhou", the factor is 1/√n,
+        where n is the weight of the rows with this label. `label_set_factors` gives the others.
         The norm decides which part of XH is only rounding error.
         """
         k = len(moments.label_weights)

@@ -285,9 +285,9 @@ class _PartialScatterProduct:
         self._total = np.zeros(self._columns.shape[1])
 
     def add(self, block: Block, weights: np.ndarray | None) -> None:
-        """Add the rows of one block.
+        """Add the rows of one block to the sums of this part.
 
-        weights: (rows,) weights of the rows, or None.
+        weights: (rows,), weight of each row. None means 1 for each row.
         """
         if sp.issparse(block.X):
             self._add_sparse_rows(block.X, weights)

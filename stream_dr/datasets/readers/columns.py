@@ -139,15 +139,16 @@ class ColumnRoles(NamedTuple):
         values = kind
         if pa.types.is_dictionary(kind):
             values = kind.value_type
-        has_sets = self.separator is not None or pa.types.is_nested(kind) or is_string_type(values)
-        if has_sets:
+        # A column of texts has lists of labels as JSON, if no separator is given.
+        has_texts = self.separator is not None or is_string_type(values)
+        if has_texts or pa.types.is_nested(kind):
             return self.labels[0]
         return None
 
     def code_columns(self, schema: pa.Schema) -> list[str]:
-        """Return the names of the columns of ids and labels.
+        """Return the names of the columns whose values are ids or labels.
 
-        Columns of 0 and 1 are not included.
+        Columns of 0 and 1, each of which is one label, are not included.
 
         schema: Arrow types of the columns.
         """

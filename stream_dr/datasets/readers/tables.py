@@ -156,10 +156,12 @@ def _read_cursor_in_blocks(path: FileName, cursor: sqlite3.Cursor, roles: Column
     cursor: cursor of the executed query.
     rows_per_block: maximum number of rows in a block.
     """
+    # Choose the features by the names of the columns. Their types are not known yet.
     names = [column[0] for column in cursor.description]
-    features = feature_columns_unless_shard(pa.schema(dict.fromkeys(names, pa.null())), roles)
+    untyped = pa.schema(dict.fromkeys(names, pa.null()))
+    features = feature_columns_unless_shard(untyped, roles)
 
-    # The first rows decide the type of each column.
+    # The first rows decide the type of each column, and whether the rows are a table.
     pieces = _fetch_row_groups(cursor, rows_per_block)
     if (piece := next(pieces, None)) is None:
         return

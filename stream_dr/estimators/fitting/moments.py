@@ -217,11 +217,9 @@ class Moments(NamedTuple):
 def waiting_labels(state_or_accumulator: MomentState | MomentAccumulator, min_rows: int) -> np.ndarray:
     """Return a mask (labels,), True for labels with too few rows.
 
-    A label with too few rows is not yet a class.
-
-    A label has too few rows if it has fewer than `min_rows` rows of weight above 0 [mathematics
-    §2]. If targets are not one label a row, or if fewer than two labels have `min_rows` rows, the
-    mask is False for all labels.
+    A label with too few rows is not yet a class. It has at least one row of weight above 0, but
+    fewer than `min_rows` [mathematics §2]. If targets are not one label a row, or if fewer than two
+    labels have `min_rows` rows, the mask is False for all labels.
 
     state_or_accumulator: a state or an accumulator.
     min_rows: number of rows that a label needs to be a class.
@@ -325,7 +323,11 @@ def _subtract_diagonal(moments: Moments, gone: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _lost_share(noise: float, diagonal: np.ndarray) -> float:
-    """Return the share of the scatter that is rounding error."""
+    """Return the share of the scatter that is rounding error.
+
+    noise: size of the rounding error of the sum of `diagonal`.
+    diagonal: (features,), diagonal of the scatter.
+    """
     total = float(diagonal.sum())
     if total > 0:
         return min(noise / total, 1.0)

@@ -240,6 +240,8 @@ class Sums(NamedTuple):
 class RowReplay:
     """Reader of a state's learned rows, for passes of refine.
 
+    A pass reads all rows again, and multiplies their scatter by some columns.
+
     estimator: estimator with the parameters with which the state was learned.
     state: state that has learned the rows.
     moments: centred sums of the state.
@@ -255,15 +257,19 @@ class RowReplay:
         feature_names: tuple[str, ...] | None = None,
         n_threads: int = 1,
     ) -> None:
-        self._threads = n_threads
+        # The first pass learns the rows again, to compare them with the state.
+        # For this, the diagonal of the scatter and a single fold are enough.
         self._estimator: ClosedForm = clone(estimator).set_params(scatter="diagonal", folds=0)
         self._state = state
         self._moments = moments
         self._names = feature_names
+        self._threads = n_threads
         # Number of rows that the first pass has read. Each later pass must read as many.
         self._rows = 0
         self._factors = self._estimator.label_weight_factors(moments)
+        # Number of rows that the state has learned. With decay, it tells the age of a row.
         self._clock = int(state.clock)
+        # Factor of each feature, 0 for features that do not vary.
         self.scale = np.where(moments.rounding.varying_columns(moments.diagonal), moments.scale, 0.0)
 
     def sum_over_pass(
