@@ -266,9 +266,11 @@ class MappedAccumulator(AccumulatorBase):
 
         The caller restores the map, the statistics and the landmarks after an error.
         """
-        # The first batch decides parameters of the map that the user has not set.
+        # The first batch with rows decides parameters of the map that the user has not set.
         width, names = self._width_and_names_with(block)
-        if not self._map.has_final_parameters and block.rows:
+        if not self._map.has_final_parameters:
+            if not block.rows:
+                return
             self._map = self._map.with_first_batch_parameters(block)
             self._spec = canonical_spec_json(self._map)
 

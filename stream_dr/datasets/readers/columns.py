@@ -30,6 +30,7 @@ from stream_dr.batch.matrix import (
     table_from_arrow,
 )
 from stream_dr.batch.rows import RowsAndNames
+from stream_dr.batch.table import refuse_repeated_names
 from stream_dr.batch.targets import (
     Targets,
     class_targets,
@@ -210,6 +211,7 @@ def feature_columns_unless_shard(schema: pa.Schema, roles: ColumnRoles) -> list[
 
     schema: names and Arrow types of the columns.
     """
+    refuse_repeated_names(schema.names)
     if roles._replace(raw=False) == ColumnRoles() and is_shard_layout(schema.names):
         return None
     # A list called features can only be the rows, as Spark, pandas and polars write them.

@@ -169,3 +169,8 @@ def test_angles_past_what_a_double_holds_of_their_period_are_no_noise():
     assert phi(near, **options) @ phi(far, **options).T == pytest.approx(0.0, abs=0.05)
     assert not phi(far * 1e30, **options).any()
     assert phi(far * (1 + 1e-16), **options) == pytest.approx(phi(far, **options), abs=1e-3)
+
+
+def test_a_first_batch_without_rows_decides_nothing():
+    empty_first = LDA(feature_map=random_fourier(16)).partial_fit(X[:0], Y[:0]).partial_fit(X, Y)
+    np.testing.assert_array_equal(empty_first.transform(X), LDA(feature_map=random_fourier(16)).fit(X, Y).transform(X))

@@ -7,7 +7,7 @@ import pytest
 
 from stream_dr.datasets.readers.columns import ColumnRoles
 from stream_dr.datasets.readers.tables import read_parquet
-from stream_dr.errors import MalformedInput, SchemaMismatch, SourceMissing
+from stream_dr.errors import InvalidRows, MalformedInput, SchemaMismatch, SourceMissing
 
 
 def write(tmp_path, **columns):
@@ -52,3 +52,10 @@ def test_what_is_wrong_is_named(tmp_path):
     (tmp_path / "b.parquet").write_bytes(b"PAR1 not really")
     with pytest.raises(MalformedInput, match="not a Parquet file"):
         list(read_parquet(tmp_path / "b.parquet"))
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    table = pa.table([pa.array([1.0]), pa.array([2.0]), pa.array(["x"])], names=["a", "a", "y"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(InvalidRows, match="two columns are called 'a'"):
+        list(read_parquet(tmp_path / "a.parquet", ColumnRoles(label="y")))
