@@ -136,10 +136,10 @@ class MappedState(NamedTuple):
             return self if self.table is not None else other
 
         # If one state has no rows, the result has the input columns of the other state.
-        merged = self if self.rows else other
-        both = self.rows > 0 and other.rows > 0
+        if not self.rows or not other.rows:
+            merged = self if self.rows else other
         # Compare landmarks first, because only states of equal landmarks have equal columns.
-        if both and self.landmarks is not None and other.landmarks is not None:
+        elif self.landmarks is not None and other.landmarks is not None:
             if not self.landmarks.has_same_rows(other.landmarks):
                 raise CannotMerge(
                     "the states have landmarks of their own, and coordinates on others mean something else: give both the "
@@ -148,10 +148,10 @@ class MappedState(NamedTuple):
             widest = max(self.landmarks, other.landmarks, key=lambda marks: marks.n_features)
             landmarks = widest._replace(seen=self.landmarks.seen + other.landmarks.seen)
             merged = self._replace(n_features=widest.n_features, landmarks=landmarks)
-        # The result has names of columns only if the two states have the same names.
-        elif both and self.names == other.names:
+        elif self.names == other.names:
             merged = self._replace(n_features=max(self.n_features, other.n_features))
-        elif both:
+        else:
+            # Only hashing merges columns of other names. It maps them to a fixed number of columns.
             merged = self._replace(n_features=maps[0].max_mapped_columns(0), names=None)
         inner = self.inner.merge(other.inner)
         return _wrap_inner_state(inner, merged.n_features, self.feature_map, merged.names, None, merged.landmarks)
@@ -169,7 +169,7 @@ class MappedAccumulator(AccumulatorBase):
     state: state to continue from, or None.
     """
 
-    # The property of the base class could not be set.
+    # This attribute hides a property of the base class, which has no setter.
     inner: Accumulator = None  # type: ignore[assignment]
 
     def __init__(self, map_spec: JsonDict, build_inner: Callable[..., Accumulator], state: MappedState | None) -> None:
