@@ -331,20 +331,19 @@ def _targets_from_numbers(row_targets: list[ParsedJson]) -> Targets:
     # Collect the numbers of each row that has a target. The first of these rows fixes the width.
     present = np.array([target is not None for target in row_targets], dtype=bool)
     table: list[list[ParsedJson]] = []
+    width = 1
     for row in np.flatnonzero(present).tolist():
         numbers = row_targets[row]
         if not isinstance(numbers, list):
             numbers = [numbers]
+        if not table:
+            width = len(numbers)
         table.append(numbers)
-        width = len(table[0])
         if width == 0 or len(numbers) != width or not set(map(type, numbers)) <= NUMBER_TYPES:
             raise InvalidTargets(f"the target of row {row} is not {width} number(s) as the others are.", row=row)
-    if not table:
-        return continuous_targets(np.zeros((len(row_targets), 1)), present)
 
-    numbers_of_rows = np.array(table, dtype=np.float64)
-    values = np.zeros((len(row_targets), numbers_of_rows.shape[1]))
-    values[present] = numbers_of_rows
+    values = np.zeros((len(row_targets), width))
+    values[present] = np.array(table, dtype=np.float64).reshape(-1, width)
     return continuous_targets(values, present)
 
 

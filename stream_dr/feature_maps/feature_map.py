@@ -169,15 +169,23 @@ def is_finite_number(value: Any) -> bool:
         return False
 
 
+def is_integer_within(value: object, least: int, most: int) -> bool:
+    """Return True if a value is an integer, no bool, and within limits.
+
+    least, most: smallest and largest allowed integer.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        return False
+    return bool(least <= value <= most)
+
+
 def check_seed_or_none(seed: object) -> None:
     """Raise InvalidParameter unless a seed is valid.
 
     A valid seed is an integer from 0 to 2⁶³ − 1, or None. None stands for 0, so that results can
     be repeated.
     """
-    if seed is None:
-        return
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
+    if seed is not None and not is_integer_within(seed, 0, 2**63 - 1):
         raise InvalidParameter(
             f"random_state={seed!r}; it must be an integer ≥ 0 and below 2**63, or None, which stands for 0."
         )
