@@ -32,14 +32,14 @@ read "1.5" and null as numbers.
 Cost: O(values) in Python objects, while the interpreter lock is held. Send many rows as Arrow.
 """
 
-from itertools import chain, pairwise
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stream_dr.batch.block import Block, as_ids, as_weights, check_finite
 from stream_dr.batch.matrix import read_table, table_from_dicts
-from stream_dr.batch.sparse import MAX_WIDTH, checked_csr
+from stream_dr.batch.sparse import MAX_WIDTH, checked_csr, sparse_rows_to_dicts
 from stream_dr.batch.table import table_to_dicts
 from stream_dr.batch.targets import Targets, class_targets, continuous_targets, multilabel_targets
 from stream_dr.errors import (
@@ -158,11 +158,7 @@ def json_from_block(block: Block) -> JsonObject:
     """
     obj: JsonObject = {}
     if block.sparse:
-        X = block.X
-        rows = []
-        for start, end in pairwise(X.indptr.tolist()):
-            rows.append({"indices": X.indices[start:end].tolist(), "values": X.data[start:end].tolist()})
-        obj["rows"] = rows
+        obj["rows"] = sparse_rows_to_dicts(block.X)
         if block.width_stated:
             obj["n_features"] = block.features
     elif block.table:

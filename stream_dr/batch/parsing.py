@@ -292,7 +292,7 @@ def _targets_of_matrix(y: np.ndarray, settled_kind: str | None) -> Targets:
         raise TargetKindMismatch("several labels a row were given where one is needed. Use OPLS, CCA or HSL.")
 
     # An array without entries is an indicator matrix only if the kind is known.
-    may_be_indicator = settled_kind == "multilabel" or (settled_kind is None and y.size > 0)
+    may_be_indicator = settled_kind == "multilabel" or (settled_kind != "continuous" and y.size)
     if may_be_indicator and np.all((y == 0) | (y == 1)):
         labels = tuple(range(y.shape[1]))
         return indicator_targets(y, labels)

@@ -5,6 +5,7 @@ indices. Rows are copied only if their indices are not sorted, or if the matrix 
 """
 
 import sys
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,6 +91,16 @@ def rows_from_fields(values: np.ndarray, indices: np.ndarray | None, indptr: np.
     import scipy.sparse as sp
 
     return sp.csr_matrix((values, indices, indptr), shape=(len(indptr) - 1, n_columns))
+
+
+def sparse_rows_to_dicts(X: Any) -> list[dict[str, list[Any]]]:
+    """Return the rows of a CSR matrix as dicts of `indices` and `values`, for JSON."""
+    rows = []
+    for start, end in pairwise(X.indptr.tolist()):
+        indices = X.indices[start:end].tolist()
+        values = X.data[start:end].tolist()
+        rows.append({"indices": indices, "values": values})
+    return rows
 
 
 def pad_with_zero_columns(X: Any, n_columns: int) -> Any:

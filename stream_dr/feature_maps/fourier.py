@@ -193,10 +193,10 @@ class RandomFourier(FeatureMap):
         n_stream_features: number of features of the stream so far.
         names: not used.
         """
-        n_drawn = n_stream_features
-        if not self.orthogonal:
-            n_drawn = _next_power_of_2(X.shape[1])
-        omega = frequencies(self, n_drawn)
+        n_features = X.shape[1]
+        if self.orthogonal:
+            n_features = n_stream_features
+        omega = frequencies(self, self._drawn_features(n_features))
         angles = np.asarray(X @ omega[: X.shape[1]])
         far = np.abs(angles) > FARTHEST
 
@@ -217,10 +217,14 @@ class RandomFourier(FeatureMap):
 
         n_input_columns: number of features of the rows before mapping.
         """
-        n_drawn = n_input_columns
-        if not self.orthogonal:
-            n_drawn = _next_power_of_2(n_input_columns)
-        return 4 * self.n_features * n_drawn
+        return 4 * self.n_features * self._drawn_features(n_input_columns)
+
+    def _drawn_features(self, n_features: int) -> int:
+        """Return the number of features for which frequencies are drawn."""
+        if self.orthogonal:
+            return n_features
+        # With the next power of 2, frequencies are seldom drawn again if a stream gets wider.
+        return 1 << max(0, int(n_features) - 1).bit_length()
 
 
 @lru_cache(maxsize=8)
@@ -319,9 +323,3 @@ def _draw_orthogonal_frequencies(n_features: int, n_frequencies: int, seed: int)
     uniforms = draw_uniforms(seed, LENGTHS, 0, n_frequencies)[:, 0]
     lengths = np.sqrt(2.0 * gammaincinv(n_features / 2.0, uniforms))
     return np.hstack(blocks) * lengths  # type: ignore[no-any-return]
-
-
-def _next_power_of_2(n_features: int) -> int:
-    """Return the smallest power of 2 ≥ `n_features`."""
-    # Frequencies drawn for this number are seldom drawn again if the number of features grows.
-    return 1 << max(0, int(n_features) - 1).bit_length()

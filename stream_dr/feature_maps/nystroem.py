@@ -31,7 +31,13 @@ import scipy.sparse as sp
 
 from stream_dr.batch.block import Block, Rows, check_finite
 from stream_dr.batch.matrix import as_rows
-from stream_dr.batch.sparse import pad_with_zero_columns, rows_from_fields, stack_rows, stored_row_fields
+from stream_dr.batch.sparse import (
+    pad_with_zero_columns,
+    rows_from_fields,
+    sparse_rows_to_dicts,
+    stack_rows,
+    stored_row_fields,
+)
 from stream_dr.checks import (
     ROW_COUNT_LIMIT,
     check_dtype_and_shapes,
@@ -430,10 +436,7 @@ def landmarks_to_json(landmarks: Any) -> int | list[Any]:
         raise InvalidParameter(f"landmarks={landmarks!r} of nystroem; it must be a number or rows ({e}).") from e
     if not sp.issparse(X):
         return list(X.tolist())
-    parsed = []
-    for start, end in pairwise(X.indptr):
-        parsed.append({"indices": X.indices[start:end].tolist(), "values": X.data[start:end].tolist()})
-    return parsed
+    return sparse_rows_to_dicts(X)
 
 
 def _add_independent_landmarks(nystroem_map: Nystroem, landmarks: Landmarks, candidate_rows: Rows) -> Landmarks:
