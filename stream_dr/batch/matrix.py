@@ -363,11 +363,12 @@ def table_from_arrow(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
     refuse_pandas_index(batch.schema.names)
 
     # Refuse columns of unsupported types.
-    refused = [f"{field.name} is {field.type}" for field in batch.schema if not is_table_type(field.type)]
+    refused = [field for field in batch.schema if not is_table_type(field.type)]
     if refused:
+        listed = ", ".join(f"column {field.name} is {field.type}" for field in refused)
         raise SchemaMismatch(
-            f"column {', column '.join(refused)}: not taken. Send numbers, bools, dates, times or strings, or leave it out.",
-            column=refused[0].split(" is ")[0],
+            f"{listed}: not taken. Send numbers, bools, dates, times or strings, or leave it out.",
+            column=refused[0].name,
         )
 
     # Convert the columns. A column of vectors becomes several columns.

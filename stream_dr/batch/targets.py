@@ -427,14 +427,12 @@ def _multilabel_targets(
     labels: tuple[Label, ...], codes: np.ndarray, indptr: np.ndarray, present: np.ndarray | None
 ) -> Targets:
     codes, indptr = sort_row_codes(codes, indptr)
-    if present is not None:
-        present = _none_if_all(present)
-    return Targets("multilabel", labels, codes, indptr, present=present)
+    return Targets("multilabel", labels, codes, indptr, present=_none_if_all(present))
 
 
-def _none_if_all(present: np.ndarray) -> np.ndarray | None:
+def _none_if_all(present: np.ndarray | None) -> np.ndarray | None:
     """Return a mask of rows with a target, or None if every row has one."""
-    if present.all():
+    if present is None or present.all():
         return None
     return present
 

@@ -202,8 +202,8 @@ def _draw_sketch(sketched_map: Polynomial, sketch_number: int, n_features: int) 
     n_features: number of features of the rows before mapping.
     """
     # Row 0 is drawn for the constant √coef0.
-    drawn = draw_uniforms(sketched_map.seed, SKETCH + 100 * sketch_number, 0, n_features + 1, 2)
     size = sketched_map.n_features
+    drawn = draw_uniforms(sketched_map.seed, SKETCH + 100 * sketch_number, 0, n_features + 1, 2)
     places = (drawn[:, 0] * size).astype(np.int64)
     signs = np.where(drawn[:, 1] < 0.5, -1.0, 1.0)
 

@@ -649,8 +649,7 @@ def _update_category_statistics(
     own: list[str] = []
     if sign > 0 and column.hashed < 0 and column.name not in table_map.hash:
         least = FREQUENT * len(values.values)
-        frequent = {label for label in new if row_counts[label] >= least}
-        own = _one_hot_categories(column, new, frequent, table_map)
+        own = _one_hot_categories(column, new, row_counts, least, table_map)
     if len(own) < len(new) and column.hashed < 0:
         if sign < 0:
             raise CannotUnlearn(f"column {column.name} never had the value {new[0]!r}; it cannot be taken out.")
@@ -670,11 +669,13 @@ def _update_category_statistics(
     return column._replace(categories=names, counts=counts, places=places), width
 
 
-def _one_hot_categories(column: TableColumn, new: list[str], frequent: set[str], table_map: TableMap) -> list[str]:
+def _one_hot_categories(
+    column: TableColumn, new: list[str], row_counts: dict[str, int], least: float, table_map: TableMap
+) -> list[str]:
     """Return the new categories that get a column of their own.
 
     new: new categories, the most frequent first.
-    frequent: categories that may have a column if there are more categories than columns.
+    least: smallest number of rows of such a category, if not all can get a column.
     """
     most = table_map.max_categories
     if column.name in table_map.one_hot:
@@ -684,4 +685,4 @@ def _one_hot_categories(column: TableColumn, new: list[str], frequent: set[str],
     short = [label for label in new if len(label) <= MAX_NAME]
     if len(short) <= room:
         return short
-    return [label for label in short[:room] if label in frequent]
+    return [label for label in short[:room] if row_counts[label] >= least]
