@@ -43,42 +43,12 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
     The directory must be open for writing. The threads of the application start at the start of
     the ASGI lifespan, and stop at the end of the lifespan.
     """
-    running = stream_dr.Running(directory, run_settings(settings))
-    parsing = ThreadPoolExecutor(PARSING, "service-parse")
-    queries = ThreadPoolExecutor(QUERIES, "service-query")
-    slow = ThreadPoolExecutor(SLOW, "service-slow")
-    memory = BodyMemory(settings.max_queue_bytes)
-    metrics = Metrics(directory, running, memory)
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        """Start the engine, and stop all threads at the end.
-
-        Before the engine stops, all accepted batches are parsed, appended and learned, and the
-        models are snapshotted.
-        """
-        await asyncio.to_thread(running.start)
-        yield
-
-        # Stop the parsing thread before the engine, because the thread submits batches to it.
-        shared.stopping.set()
-        await asyncio.to_thread(parsing.shutdown)
-        await asyncio.to_thread(running.stop, settings.drain_timeout)
-        for pool in (queries, slow):
-            pool.shutdown(wait=False, cancel_futures=True)
-        app.state.drained = True
-
-    shared = AppState(
-        settings, limits(settings), directory, running, metrics, memory, asyncio.Event(),
-        {m.id for m in directory.models.values()}, parsing, queries, slow,
-        functools.cache(lambda: stream_dr.LiveFigures(directory, lambda: stream.dashboard_status(directory, running))),
-    )  # fmt: skip
-
+    shared = _make_state(directory, settings)
     app = FastAPIOffline(
         title="stream_dr",
         version=stream_dr.__version__,
         summary="Supervised projections of a stream, learned as it arrives.",
-        lifespan=lifespan,
+        lifespan=_lifespan,
         exception_handlers=problems.ERROR_HANDLERS,
         responses=schemas.COMMON_PROBLEMS,
         dependencies=[Depends(refuse_repeated_parameters)],
@@ -89,10 +59,54 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
     _add_routes(app)
     _add_middleware(app, shared)
 
-    app.openapi = functools.partial(  # type: ignore[method-assign]  # as FastAPI's documentation has it
-        schemas.openapi_document, app, settings.write_token is not None
-    )
+    document = functools.partial(schemas.openapi_document, app, settings.write_token is not None)
+    app.openapi = document  # type: ignore[method-assign]  # as FastAPI's documentation has it
     return app
+
+
+def _make_state(directory: stream_dr.Directory, settings: Settings) -> AppState:
+    running = stream_dr.Running(directory, run_settings(settings))
+    memory = BodyMemory(settings.max_queue_bytes)
+
+    @functools.cache
+    def figures() -> stream_dr.LiveFigures:
+        status = functools.partial(stream.dashboard_status, directory, running)
+        return stream_dr.LiveFigures(directory, status)
+
+    return AppState(
+        settings=settings,
+        limits=limits(settings),
+        directory=directory,
+        running=running,
+        metrics=Metrics(directory, running, memory),
+        memory=memory,
+        stopping=asyncio.Event(),
+        first_ids={model.id for model in directory.models.values()},
+        parsing=ThreadPoolExecutor(PARSING, "service-parse"),
+        queries=ThreadPoolExecutor(QUERIES, "service-query"),
+        slow=ThreadPoolExecutor(SLOW, "service-slow"),
+        figures=figures,
+    )
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Start the engine, and stop all threads at the end.
+
+    Before the engine stops, all accepted batches are parsed, appended and learned, and the models
+    are snapshotted.
+    """
+    shared: AppState = app.state.shared
+    await asyncio.to_thread(shared.running.start)
+    yield
+
+    # Stop the parsing thread before the engine, because the thread submits batches to it.
+    shared.stopping.set()
+    await asyncio.to_thread(shared.parsing.shutdown)
+    await asyncio.to_thread(shared.running.stop, shared.settings.drain_timeout)
+    for pool in (shared.queries, shared.slow):
+        pool.shutdown(wait=False, cancel_futures=True)
+    app.state.drained = True
 
 
 def _add_routes(app: FastAPI) -> None:

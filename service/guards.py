@@ -266,24 +266,25 @@ class BodyLimitsMiddleware:
 
         Raises ServiceError if the body is above a limit.
         """
+        headers = Headers()
         if scope["type"] == "http":
             headers = Headers(scope=scope)
-        else:
-            headers = Headers()
+        declared = headers.get("content-length", "0")
         # A request without a body needs no checks.
-        if "transfer-encoding" not in headers and headers.get("content-length", "0") == "0":
+        if declared == "0" and "transfer-encoding" not in headers:
             await self.app(scope, receive, send)
             return
 
         media, packing = _accepted_content_type(scope, headers)
         limit = body_size_limit(media, scope["path"], self.settings)
-        declared = headers.get("content-length", "0")
         if not (declared.isascii() and declared.isdigit()):
             raise ServiceError("bad_request", "Content-Length is not a number.")
         body = _Body(self.memory, limit, int(declared), self.settings.body_timeout, receive)
-        unpack = functools.partial(_receive_decompressed, body, packing)
+        receive = body.receive
+        if packing in CONTENT_ENCODINGS:
+            receive = functools.partial(_receive_decompressed, body, packing)
         try:
-            await self.app(scope, unpack if packing in CONTENT_ENCODINGS else body.receive, send)
+            await self.app(scope, receive, send)
         finally:
             self.memory.bytes -= body.bytes
 
@@ -425,7 +426,8 @@ def negotiate_media_type(request: Request, offered_types: Sequence[str]) -> str:
     ranges = map(_parse_accept_element, header.split(","))
     for media_range, quality in sorted(ranges, key=lambda element: -element[1]):
         for offer in offered_types:
-            if quality > 0 and (media_range in ("*/*", offer) or media_range == f"{offer.partition('/')[0]}/*"):
+            kind, _, _ = offer.partition("/")
+            if quality > 0 and media_range in ("*/*", f"{kind}/*", offer):
                 return offer
     raise ServiceError("not_acceptable", f"Accept: {header} names none of {', '.join(offered_types)}.")
 
@@ -438,12 +440,15 @@ def _parse_accept_element(accept_element: str) -> tuple[str, float]:
 
     accept_element: the element, for example "text/*;q=0.5".
     """
-    media_range, *parameters = (p.strip() for p in accept_element.split(";"))
-    quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
-    try:
-        return media_range.lower(), float(quality)
-    except ValueError:
-        return media_range.lower(), 0.0
+    media_range, *parameters = map(str.strip, accept_element.split(";"))
+    qualities = [parameter[2:] for parameter in parameters if parameter.startswith("q=")]
+    quality = 1.0
+    if qualities:
+        try:
+            quality = float(qualities[0])
+        except ValueError:
+            quality = 0.0
+    return media_range.lower(), quality
 
 
 def body_size_limit(content_type: str, path: str, settings: Settings) -> SizeLimit:
@@ -471,8 +476,11 @@ def _accepted_content_type(scope: Scope, headers: Headers) -> tuple[str, str]:
     """
     media = media_type(headers.get("content-type", ""))
     packing = ", ".join(headers.getlist("content-encoding")).strip().lower() or "identity"
-    binary = SAVED_MODEL_TYPES if scope["method"] == "PUT" else ARROW_TYPES if scope["path"] in ROWS_PATHS else ()
-    accepted = (JSON, *binary)
+    accepted: tuple[str, ...] = (JSON,)
+    if scope["method"] == "PUT":
+        accepted += SAVED_MODEL_TYPES
+    elif scope["path"] in ROWS_PATHS:
+        accepted += ARROW_TYPES
     if media not in accepted or packing not in ("identity", *CONTENT_ENCODINGS):
         encodings = " or ".join(CONTENT_ENCODINGS)
         raise ServiceError(

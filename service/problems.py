@@ -22,6 +22,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 import stream_dr
+from stream_dr import errors
 
 MEDIA_TYPE = "application/problem+json"
 UNEXPECTED_DETAIL = "The service met an error it did not foresee; the details are in its log."
@@ -54,7 +55,6 @@ _CODES = {
 STATUS = {code: status for status, codes in _CODES.items() for code in codes.split()}
 """HTTP status of every code."""
 
-_RETRY_SOON = {"Retry-After": "1"}
 _CODE_OF_STATUS = {400: "bad_request", 401: "unauthorized", 404: "not_found", 405: "method_not_allowed"}
 _log = logging.getLogger("service")
 
@@ -87,10 +87,11 @@ def log_and_respond(scope: Scope, error: BaseException) -> Response:
     match error:
         case ServiceError():
             problem = problem_response(error.code, error.detail, error.extra, error.headers)
-        case stream_dr.errors.StreamDRError() if error.code in STATUS:
+        case errors.StreamDRError() if error.code in STATUS:
             headers = {}
             if STATUS[error.code] in (429, 503):
-                headers = {"Retry-After": str(max(1, round(float(error.details.get("retry_after", 1)))))}
+                seconds = round(float(error.details.get("retry_after", 1)))
+                headers = {"Retry-After": str(max(1, seconds))}
             problem = problem_response(error.code, str(error), error.details, headers)
         case ClientDisconnect():
             problem = problem_response("bad_request", "The client went away before its request was whole.")
@@ -100,7 +101,7 @@ def log_and_respond(scope: Scope, error: BaseException) -> Response:
             problem = _response_to_http_error(scope, error)
         case asyncio.CancelledError():
             problem = problem_response(
-                "shutting_down", "The service stops; ask again after the restart.", headers=_RETRY_SOON
+                "shutting_down", "The service stops; ask again after the restart.", headers={"Retry-After": "1"}
             )
         case _:
             problem = problem_response("internal", UNEXPECTED_DETAIL)
@@ -109,19 +110,17 @@ def log_and_respond(scope: Scope, error: BaseException) -> Response:
     # Status 503 is a normal state of the service, so it is not logged as an error.
     # Only unexpected errors are logged with a traceback.
     status = problem.status_code
+    level = logging.INFO
+    cause = type(error).__name__
     if status >= 500 and status != 503:
         level = logging.ERROR
-    else:
-        level = logging.INFO
-    # Probes of /readyz ask every few seconds.
-    if isinstance(error, ServiceError) and error.code == "not_ready":
-        level = logging.DEBUG
-    path = scope.get("raw_path", b"").decode("latin-1")
-    if level == logging.ERROR:
         cause = repr(error)
-    else:
-        cause = type(error).__name__
-    _log.log(level, "%s %s: %d, %s", scope["method"], path, status, cause, exc_info=error if unexpected else None)
+    elif isinstance(error, ServiceError) and error.code == "not_ready":
+        # Probes of /readyz ask every few seconds.
+        level = logging.DEBUG
+    traceback = error if unexpected else None
+    path = scope.get("raw_path", b"").decode("latin-1")
+    _log.log(level, "%s %s: %d, %s", scope["method"], path, status, cause, exc_info=traceback)
     return problem
 
 
@@ -137,9 +136,12 @@ def problem_response(
     headers: headers of the response.
     """
     status = STATUS[code]
-    fields = {"type": "about:blank", "title": code.replace("_", " "), "status": status, "code": code, "detail": detail}
-    added = {name: _to_portable_json(value) for name, value in (extra_fields or {}).items() if name not in fields}
-    return Response(json.dumps(fields | added, default=str), status, headers, MEDIA_TYPE)
+    title = code.replace("_", " ")
+    fields = {"type": "about:blank", "title": title, "status": status, "code": code, "detail": detail}
+    for name, value in (extra_fields or {}).items():
+        fields.setdefault(name, _to_portable_json(value))
+    content = json.dumps(fields, default=str)
+    return Response(content, status, headers, MEDIA_TYPE)
 
 
 async def respond_to_error(request: Request, error: Exception) -> Response:
@@ -148,7 +150,7 @@ async def respond_to_error(request: Request, error: Exception) -> Response:
 
 
 ERROR_HANDLERS = dict.fromkeys(
-    (stream_dr.errors.StreamDRError, RequestValidationError, HTTPException, ClientDisconnect), respond_to_error
+    (errors.StreamDRError, RequestValidationError, HTTPException, ClientDisconnect), respond_to_error
 )
 """Function that answers each class of errors of a route."""
 
@@ -171,20 +173,26 @@ def _to_portable_json(value: Any) -> Any:
 
 
 def _response_to_http_error(scope: Scope, error: HTTPException) -> Response:
-    code = _CODE_OF_STATUS.get(error.status_code, "bad_request" if error.status_code < 500 else "internal")
-    sentence = {
-        "not_found": "There is nothing at this address; /docs lists what there is.",
-        "method_not_allowed": "This address does not take that method; /docs lists what it takes.",
-    }.get(code, str(error.detail))
-    # Starlette names the methods of the first route of the path only.
+    code = "internal"
+    if error.status_code < 500:
+        code = _CODE_OF_STATUS.get(error.status_code, "bad_request")
+    detail = str(error.detail)
+    if code == "not_found":
+        detail = "There is nothing at this address; /docs lists what there is."
+    elif code == "method_not_allowed":
+        detail = "This address does not take that method; /docs lists what it takes."
+
     headers = dict(error.headers or {})
+    # Starlette names the methods of the first route of the path only.
     if "Allow" in headers:
         allowed = []
         for method in ("GET", "HEAD", "POST", "PUT", "DELETE"):
-            if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in scope["app"].routes):
+            request = {**scope, "method": method}
+            matches = [route.matches(request)[0] for route in scope["app"].routes]
+            if Match.FULL in matches:
                 allowed.append(method)
         headers["Allow"] = ", ".join(allowed)
-    return problem_response(code, sentence, headers=headers)
+    return problem_response(code, detail, headers=headers)
 
 
 def _response_to_invalid(error: RequestValidationError) -> Response:
@@ -197,28 +205,30 @@ def _response_to_invalid(error: RequestValidationError) -> Response:
     - `invalid_parameter`: a parameter of an estimator is wrong.
     - `invalid_request`: anything else is wrong.
     """
-    errors = [{"where": list(e["loc"]), "what": _describe_invalid_field(e), "kind": e["type"]} for e in error.errors()]
-    kinds = {e["kind"] for e in errors}
+    fields = []
+    for e in error.errors():
+        fields.append({"where": list(e["loc"]), "what": _describe_invalid_field(e), "kind": e["type"]})
+    kinds = {e["kind"] for e in fields}
     if "json_invalid" in kinds:
-        return problem_response("malformed_input", f"The body is not JSON: {errors[0]['what']}.", {"errors": errors})
+        return problem_response("malformed_input", f"The body is not JSON: {fields[0]['what']}.", {"errors": fields})
 
     code = "invalid_request"
     if "union_tag_invalid" in kinds:
         code = "unknown_estimator"
-    elif any("params" in e["where"] for e in errors):
+    elif any("params" in e["where"] for e in fields):
         code = "invalid_parameter"
 
     details = []
-    for e in errors[:5]:
+    for e in fields[:5]:
         # A place begins with "body" or "query". In a model's spec, the estimator's key follows.
-        place = e["where"][1:]
-        if place and e["where"][0] == "body" and place[0] in stream_dr.ESTIMATORS:
-            place = place[1:]
-        prefix = ""
+        part, *place = e["where"]
+        if place and part == "body" and place[0] in stream_dr.ESTIMATORS:
+            del place[0]
+        detail = e["what"]
         if place:
-            prefix = f"{'.'.join(map(str, place))}: "
-        details.append(f"{prefix}{e['what']}")
-    return problem_response(code, "; ".join(details), {"errors": errors})
+            detail = f"{'.'.join(map(str, place))}: {detail}"
+        details.append(detail)
+    return problem_response(code, "; ".join(details), {"errors": fields})
 
 
 def _describe_invalid_field(error: Mapping[str, Any]) -> str:
@@ -231,16 +241,19 @@ def _describe_invalid_field(error: Mapping[str, Any]) -> str:
 
     # In a model's spec, the field `estimator` is missing or has an unknown value.
     if kind in ("union_tag_invalid", "union_tag_not_found"):
-        meant = stream_dr.errors.did_you_mean(error.get("ctx", {}).get("tag", ""), stream_dr.ESTIMATORS)
+        tag = error.get("ctx", {}).get("tag", "")
+        meant = errors.did_you_mean(tag, stream_dr.ESTIMATORS)
         return f'no estimator is named that there is{meant}; "estimator" is one of {", ".join(stream_dr.ESTIMATORS)}'
 
     # A model's spec has a parameter that its estimator does not have.
     # The error's place is then ("body", key of the estimator, "params", name of the parameter).
     if kind == "extra_forbidden" and len(place) > 3 and place[2] == "params" and place[1] in stream_dr.ESTIMATORS:
-        known = [name for name, _, _ in stream_dr.parameter_types(stream_dr.ESTIMATORS[place[1]])]
-        meant = stream_dr.errors.did_you_mean(place[-1], known)
-        why = stream_dr.errors.MISSING_PARAMETER_REASONS.get(str(place[-1]), "")
-        return f"{place[1]} has no such parameter{meant}; it has {', '.join(known)}.{why}"
+        key = place[1]
+        name = place[-1]
+        known = [parameter for parameter, _, _ in stream_dr.parameter_types(stream_dr.ESTIMATORS[key])]
+        meant = errors.did_you_mean(name, known)
+        why = errors.MISSING_PARAMETER_REASONS.get(str(name), "")
+        return f"{key} has no such parameter{meant}; it has {', '.join(known)}.{why}"
 
     if kind in ("extra_forbidden", "missing", "json_invalid"):
         return str(error["msg"])

@@ -131,11 +131,8 @@ class FiguresQuery(Query):
     @field_validator("dimensions", mode="before")
     @classmethod
     def _digits_to_int(cls, value: object) -> object:
-        """Convert a text of digits to an int.
-
-        Other values are returned unchanged. All values of a query are texts, but pydantic accepts
-        only an int for Literal[2, 3].
-        """
+        """Convert a text of digits to an int."""
+        # All values of a query are texts, but pydantic accepts only an int for Literal[2, 3].
         if isinstance(value, str) and value.isdigit():
             return int(value)
         return value
@@ -152,13 +149,12 @@ class Unlearn(BaseModel, extra="forbid", strict=True):
     @model_validator(mode="before")
     @classmethod
     def _require_one_key(cls, value: object) -> object:
-        """Raise ValueError unless exactly one key has a value.
-
-        The keys are `positions` and `ids`.
-        """
+        """Raise ValueError unless exactly one key has a value."""
         # pydantic's own messages would name only one of the two keys.
-        if isinstance(value, dict) and value.keys() <= cls.model_fields.keys() and sum(map(bool, value.values())) == 1:
-            return value
+        if isinstance(value, dict) and value.keys() <= cls.model_fields.keys():
+            filled = list(filter(None, value.values()))
+            if len(filled) == 1:
+                return value
         raise ValueError('give either {"positions": […]} or {"ids": […]}')
 
 
@@ -261,10 +257,10 @@ class Projected(Answer):
 class Predicted(Answer):
     """Response of /predict, the predicted targets."""
 
-    predicted: list[str | int | bool | float | list[str | int | bool | float]] = Field(
+    predicted: list[Label | float | list[Label | float]] = Field(
         title="PredictedTargets", description="one label, list of labels, number or list of numbers per row"
     )
-    classes: list[str | int | bool] = Field(description="labels, in the order of `probabilities` and `scores`")
+    classes: list[Label] = Field(description="labels, in the order of `probabilities` and `scores`")
     probabilities: list[list[float]] | None = Field(
         None, description="posterior probabilities of the classes, if the method has them"
     )
@@ -285,10 +281,8 @@ class Failure(BaseModel):
     @field_validator("message")
     @classmethod
     def _hide_internal_message(cls, message: str, info: ValidationInfo) -> str:
-        """Replace the message of an error whose code is "internal".
-
-        The message of an unexpected error was not written for clients.
-        """
+        """Replace the message of an error whose code is "internal"."""
+        # The message of an unexpected error was not written for clients.
         if info.data["code"] == "internal":
             return "the log has the details"
         return message
@@ -605,29 +599,38 @@ def openapi_document(app: FastAPI, needs_token: bool) -> JsonDict:
     needs_token: True if the service has tokens. The document then marks the operations that need
         one.
     """
-    if app.openapi_schema is None:
-        document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-        components = document["components"]
-        components["schemas"] |= models_json_schema(
-            [(kind, "validation") for kind in (Problem, Rows, Overview)], ref_template=_REF_TEMPLATE
-        )[1]["$defs"]
-        for name, example in EXAMPLES.items():
-            components["schemas"][name]["examples"] = [example]
+    if app.openapi_schema is not None:
+        return app.openapi_schema
 
-        # Clients that openapi-python-client generates would reject alternatives beside a "const".
-        fields = [field for schema in components["schemas"].values() for field in schema.get("properties", {}).values()]
-        for alternative in (each for field in fields for each in field.get("anyOf", ())):
-            if "const" in alternative:
-                alternative["enum"] = [alternative.pop("const")]
-        if needs_token:
-            meaning = "Requests that read need the read or the write token. Requests that write need the write token."
-            token = {"type": "http", "scheme": "bearer", "description": meaning}
-            components["securitySchemes"] = {"token": token}
+    document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+    components = document["components"]
+    _complete_schemas(components["schemas"])
+    if needs_token:
+        meaning = "Requests that read need the read or the write token. Requests that write need the write token."
+        token = {"type": "http", "scheme": "bearer", "description": meaning}
+        components["securitySchemes"] = {"token": token}
 
-        for path, methods in document["paths"].items():
-            for method, operation in methods.items():
-                operation["summary"] = " ".join(operation["description"].partition("\n\n")[0].split())
-                if needs_token and guards.needed_right(method.upper(), path) is not None:
-                    operation["security"] = [{"token": []}]
-        app.openapi_schema = document
-    return app.openapi_schema
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            paragraph, _, _ = operation["description"].partition("\n\n")
+            operation["summary"] = " ".join(paragraph.split())
+            if needs_token and guards.needed_right(method.upper(), path) is not None:
+                operation["security"] = [{"token": []}]
+    app.openapi_schema = document
+    return document
+
+
+def _complete_schemas(schemas: JsonDict) -> None:
+    """Add missing schemas and all examples to the schemas of the OpenAPI document."""
+    kinds: Any = [(kind, "validation") for kind in (Problem, Rows, Overview)]
+    _, missing = models_json_schema(kinds, ref_template=_REF_TEMPLATE)
+    schemas |= missing["$defs"]
+    for name, example in EXAMPLES.items():
+        schemas[name]["examples"] = [example]
+
+    # Clients that openapi-python-client generates would reject alternatives beside a "const".
+    for schema in schemas.values():
+        for field in schema.get("properties", {}).values():
+            for alternative in field.get("anyOf", ()):
+                if "const" in alternative:
+                    alternative["enum"] = [alternative.pop("const")]

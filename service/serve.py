@@ -145,10 +145,14 @@ def serve_command(**overrides: Any) -> int:
         return serve(**overrides)
     except ValidationError as e:
         code = "settings"
-        messages = "; ".join(f"{'.'.join(map(str, w['loc'])) or 'settings'}: {w['msg']}" for w in e.errors())
-        message = f"{messages} (docs/settings.md)"
+        messages = []
+        for error in e.errors():
+            place = ".".join(map(str, error["loc"]))
+            messages.append(f"{place or 'settings'}: {error['msg']}")
+        message = f"{'; '.join(messages)} (docs/settings.md)"
     except (ValueError, OSError) as e:
-        code = getattr(e, "code", "settings" if isinstance(e, ValueError) else "io")
+        default = "settings" if isinstance(e, ValueError) else "io"
+        code = getattr(e, "code", default)
         message = str(e)
     print(f"error ({code}): {message}", file=sys.stderr, flush=True)
     return 1
@@ -283,8 +287,10 @@ def _run_application(
     gc.collect()
     gc.freeze()
 
-    host, port = listening.getsockname()[:2]
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    host, port, *_ = listening.getsockname()
+    if ":" in host:
+        host = f"[{host}]"
+    address = f"http://{host}:{port}"
 
     def announce() -> None:
         if on_ready is not None:
@@ -324,13 +330,13 @@ def warn_of_ignored_settings(settings: Settings, directory: stream_dr.Directory)
     The settings `target_kind` and `n_features` are ignored if the existing stream has other
     values.
     """
-    schema_values = {
-        "target_kind": directory.schema.target_kind,
-        "n_features": directory.schema.stated or directory.schema.features,
-    }
+    if directory.position < 0:
+        return
+    schema = directory.schema
+    schema_values = {"target_kind": schema.target_kind, "n_features": schema.stated or schema.features}
     for name, actual in schema_values.items():
         setting = getattr(settings, name)
-        if directory.position >= 0 and setting is not None and setting != actual:
+        if setting not in (None, actual):
             log.warning("%s=%s is passed over: the stream in %s has %s", name, setting, settings.dir, actual)
 
 

@@ -33,7 +33,7 @@ from service.guards import BodyFormat, BodyMemory
 from service.problems import ServiceError
 from service.schemas import JsonDict
 from service.settings import Settings
-from stream_dr.errors import DirectoryMissing
+from stream_dr.errors import DirectoryMissing, StreamDRError, remove_stack_frames
 
 T = TypeVar("T")
 
@@ -100,17 +100,20 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         self.registry.register(_EngineCollector(self, directory, running, memory))
 
-        self.requests = self._add_counter("requests", "Requests answered.", "method", "route", "status")
-        self.rows_transformed = self._add_counter("rows_transformed", "Rows projected.")
-        meaning = "1: the service is ready, as /readyz says; 0: it is not."
-        self.ready = Gauge("stream_dr_ready", meaning, registry=self.registry)
-        meaning = "Time from a request's head to the end of its answer."
-        self.request_seconds = Histogram(
-            "stream_dr_request_seconds", meaning, ["route"], buckets=LATENCY_BUCKETS, registry=self.registry
+        self.requests = Counter(
+            "stream_dr_requests", "Requests answered.", ["method", "route", "status"], registry=self.registry
         )
-
-    def _add_counter(self, name: str, description: str, *label_names: str) -> Counter:
-        return Counter(f"stream_dr_{name}", description, label_names, registry=self.registry)
+        self.rows_transformed = Counter("stream_dr_rows_transformed", "Rows projected.", registry=self.registry)
+        self.ready = Gauge(
+            "stream_dr_ready", "1: the service is ready, as /readyz says; 0: it is not.", registry=self.registry
+        )
+        self.request_seconds = Histogram(
+            "stream_dr_request_seconds",
+            "Time from a request's head to the end of its answer.",
+            ["route"],
+            buckets=LATENCY_BUCKETS,
+            registry=self.registry,
+        )
 
 
 @dataclass(eq=False)
@@ -146,14 +149,12 @@ class _EngineCollector(Collector):
         yield _gauge_metric("body_bytes", "Bytes of request bodies held in memory.", self.memory.bytes)
 
         # Mapped files, such as the shards of the log, are resident memory that is not anonymous.
-        status = Path("/proc/self/status")
-        lines = []
-        if status.exists():
-            lines = status.read_text().splitlines()
-        for line in lines:
-            if line.startswith("RssAnon:"):
-                anonymous = int(line.split()[1]) * 1024
-                yield _gauge_metric("anonymous_bytes", "Memory of the process without mapped files.", anonymous)
+        with suppress(FileNotFoundError):
+            for line in Path("/proc/self/status").read_text().splitlines():
+                if line.startswith("RssAnon:"):
+                    _, kibibytes, _ = line.split()
+                    anonymous = int(kibibytes) * 1024
+                    yield _gauge_metric("anonymous_bytes", "Memory of the process without mapped files.", anonymous)
 
         with suppress(DirectoryMissing):
             health = self.running.health()
@@ -306,11 +307,12 @@ class AppState:
         def parse_and_handle() -> T:
             try:
                 names = self.directory.schema.names or ()
-                return handle(stream_dr.rows_draft(body, body_format, idempotency_key, self.limits, names))
-            except stream_dr.errors.StreamDRError as e:
+                draft = stream_dr.rows_draft(body, body_format, idempotency_key, self.limits, names)
+                return handle(draft)
+            except StreamDRError as e:
                 # Remove the traceback from the error.
                 # The frames of the traceback refer to the body, so the body would stay in memory.
-                raise stream_dr.errors.remove_stack_frames(e) from None
+                raise remove_stack_frames(e) from None
 
         return await asyncio.get_running_loop().run_in_executor(self.parsing, parse_and_handle)
 

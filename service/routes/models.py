@@ -71,9 +71,9 @@ PROJECTION_RESPONSES: schemas.ResponsesByStatus = {
 @router.get("/models")
 def models(shared: Service) -> schemas.Models:
     """Return the state of every model, by name."""
-    states = {
-        name: schemas.ModelState.from_model(model, shared.running) for name, model in shared.directory.models.items()
-    }
+    states = {}
+    for name, model in shared.directory.models.items():
+        states[name] = schemas.ModelState.from_model(model, shared.running)
     return schemas.Models(models=states)
 
 
@@ -121,8 +121,12 @@ def projection(
     accept = negotiate_media_type(request, (JSON, ARROW_STREAM, SAFETENSORS))
     exported = stream_dr.export_projection(shared.directory.model(name), query.version)
     if accept == JSON:
-        return Response(orjson.dumps(exported.to_json(), option=orjson.OPT_SERIALIZE_NUMPY), media_type=JSON)
-    return Response(exported.to_arrow() if accept == ARROW_STREAM else exported.to_safetensors(), media_type=accept)
+        content = orjson.dumps(exported.to_json(), option=orjson.OPT_SERIALIZE_NUMPY)
+    elif accept == ARROW_STREAM:
+        content = exported.to_arrow()
+    else:
+        content = exported.to_safetensors()
+    return Response(content, media_type=accept)
 
 
 @router.get("/models/{name}/export", response_class=Response, responses=EXPORT_RESPONSES | schemas.MODEL_PROBLEMS)
@@ -171,7 +175,8 @@ def _add_saved_model(shared: AppState, response: Response, name: str, content: b
         raise ServiceError("malformed_input", str(e), reason=e.code) from None
 
     with _refusals_as_conflict():
-        return _respond_to_put(shared, response, *shared.running.add_saved(name, estimator))
+        model, is_new = shared.running.add_saved(name, estimator)
+    return _respond_to_put(shared, response, model, is_new)
 
 
 @contextmanager
@@ -201,6 +206,7 @@ def make_put_router() -> APIRouter:
     for key, kind in stream_dr.ESTIMATORS.items():
         params = {name: default for name, _, default in stream_dr.parameter_types(kind) if default is not None}
         examples[key] = {"value": {"estimator": key, "params": params}}
+    # The type of the body is the union of the estimators' schemas.
     spec: Any = functools.reduce(operator.or_, map(_put_body_schema, stream_dr.ESTIMATORS))
 
     @routes.put(
@@ -226,36 +232,29 @@ def make_put_router() -> APIRouter:
         empty stream takes the target kind, the labels and the column names of the file.
         """
         params = body.params.model_dump(exclude_unset=True)
-        policy = None
-        if body.publish:
-            policy = stream_dr.PublishPolicy(**body.publish.model_dump())
-        refine = None
-        if body.refine:
-            refine = stream_dr.RefinePolicy(**body.refine.model_dump())
+        policy = stream_dr.PublishPolicy(**body.publish.model_dump()) if body.publish else None
+        refine = stream_dr.RefinePolicy(**body.refine.model_dump()) if body.refine else None
 
         with _refusals_as_conflict():
-            model, new = shared.running.add_model(name, body.estimator, params, body.start, policy, refine)
-        return _respond_to_put(shared, response, model, new)
+            model, is_new = shared.running.add_model(name, body.estimator, params, body.start, policy, refine)
+        return _respond_to_put(shared, response, model, is_new)
 
     return routes
 
 
 def _put_body_schema(estimator_key: str) -> type[BaseModel]:
-    """Return the schema of a body that creates a model.
-
-    estimator_key: key of the model's estimator.
-    """
+    """Return the schema of a body that creates a model of an estimator."""
     # The type is Any, because the names of the fields are known only at run time.
     # Without Any, the type checker finds no overload of `create_model` for these fields.
     make: Any = create_model
     kind = stream_dr.ESTIMATORS[estimator_key]
-    fields = {name: (hint, default) for name, hint, default in stream_dr.parameter_types(kind)}
+    parameters = {name: (hint, default) for name, hint, default in stream_dr.parameter_types(kind)}
     strict = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True, protected_namespaces=())
-    params: Any = make(f"{kind.__name__}Parameters", __config__=strict, **fields)
+    params: Any = make(f"{kind.__name__}Parameters", __config__=strict, **parameters)
 
     # The field `estimator` has only one allowed value. FastAPI selects the schema of a body by it.
-    summary = (kind.__doc__ or "").strip().partition("\n")[0]
     fields = {"estimator": (Literal[estimator_key], ...), "params": (params, Field(default_factory=params))}
+    summary, _, _ = (kind.__doc__ or "").strip().partition("\n")
     spec: type[BaseModel] = make(f"{kind.__name__}Model", __base__=schemas.ModelSpec, __doc__=summary, **fields)
     return spec
 
@@ -277,7 +276,8 @@ def refine(shared: Service, response: Response, name: Name, options: schemas.Ref
     If the model is being refined already, the response has the running job.
     """
     options = options or schemas.Refine()
-    return _respond_with_job(response, shared.running.refine(name, options.tol, options.max_passes))
+    job = shared.running.refine(name, options.tol, options.max_passes)
+    return _respond_with_job(response, job)
 
 
 @jobs_router.post("/models/{name}/snapshot", **JOB_ROUTE_ARGUMENTS)

@@ -47,10 +47,12 @@ async def partial_fit(
     body_format = rows_format(request)
     body = b"".join([piece async for piece in request.stream()])
     if query.check:
-        return _receipt_response(await shared.parse_batch(shared.running.check, body, body_format, key), None)
+        checked = await shared.parse_batch(shared.running.check, body, body_format, key)
+        return _receipt_response(checked, None)
 
-    # The receipt is returned when the batch is on disk.
-    receipt = await asyncio.wrap_future(await shared.parse_batch(shared.running.submit, body, body_format, key))
+    # The batch is on disk when `appended` is done.
+    appended = await shared.parse_batch(shared.running.submit, body, body_format, key)
+    receipt = await asyncio.wrap_future(appended)
     return await _respond_with_receipt(shared, receipt, query.wait is not None, response)
 
 
@@ -74,7 +76,8 @@ async def unlearn(
     """
     loop = asyncio.get_running_loop()
     appended = await loop.run_in_executor(shared.slow, shared.running.unlearn, rows.positions, rows.ids, key)
-    return await _respond_with_receipt(shared, await asyncio.wrap_future(appended), query.wait is not None, response)
+    receipt = await asyncio.wrap_future(appended)
+    return await _respond_with_receipt(shared, receipt, query.wait is not None, response)
 
 
 def _receipt_response(receipt: stream_dr.Receipt | stream_dr.DryRunReceipt, position: int | None) -> schemas.Receipt:
@@ -96,19 +99,23 @@ async def _respond_with_receipt(
     response: response whose status is set.
     """
     answer = _receipt_response(receipt, receipt.position)
-    if wait:
-        inclusion = asyncio.wrap_future(shared.running.future_until_all_include(receipt.position))
-        ended = await shared.finishes_in_time(inclusion, shared.settings.wait_timeout)
-        if ended:
-            reason = inclusion.result()
-        elif shared.stopping.is_set():
-            reason = "the service is stopping"
-        else:
-            reason = "models had not published it in time (wait_timeout)"
-        answer.lag = shared.running.lag if reason else 0
-        if reason:
-            answer.reason = reason
-            response.status_code = 202
+    if not wait:
+        return answer
+
+    inclusion = asyncio.wrap_future(shared.running.future_until_all_include(receipt.position))
+    ended = await shared.finishes_in_time(inclusion, shared.settings.wait_timeout)
+    if ended:
+        reason = inclusion.result()
+    elif shared.stopping.is_set():
+        reason = "the service is stopping"
+    else:
+        reason = "models had not published it in time (wait_timeout)"
+
+    answer.lag = 0
+    if reason:
+        answer.lag = shared.running.lag
+        answer.reason = reason
+        response.status_code = 202
     return answer
 
 
@@ -135,17 +142,11 @@ class RowsResult(Protocol):
 
 
 def _rows_route_arguments(response_schema: type[BaseModel]) -> JsonDict:
-    """Return FastAPI's arguments for a route that receives many rows.
-
-    response_schema: schema of the response in JSON.
-    """
-    rows: schemas.ResponsesByStatus = {
-        200: {"model": response_schema, "content": {ARROW_STREAM: schemas.binary_body_schema("an Arrow stream")}}
-    }
-    return {
-        "openapi_extra": schemas.ROWS_BODY,
-        "responses": rows | schemas.BODY_PROBLEMS | schemas.MODEL_PROBLEMS | schemas.problems(406),
-    }
+    """Return FastAPI's arguments for a route that receives many rows."""
+    arrow = {ARROW_STREAM: schemas.binary_body_schema("an Arrow stream")}
+    responses: schemas.ResponsesByStatus = {200: {"model": response_schema, "content": arrow}}
+    responses |= schemas.BODY_PROBLEMS | schemas.MODEL_PROBLEMS | schemas.problems(406)
+    return {"openapi_extra": schemas.ROWS_BODY, "responses": responses}
 
 
 @query_router.get("/transform", response_model_exclude_unset=True, responses=schemas.MODEL_PROBLEMS)
@@ -155,8 +156,12 @@ async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Q
     Example of a dense row: ?model=lda&x=0.1,0.2. Example of a sparse row:
     ?model=lda&indices=3,17&values=0.5,1.2.
     """
-    fields = _project_block(shared, _choose_model(shared, query.model), _parse_query_row(query)).to_json()
-    return schemas.Projected(**{name: value for name, value in fields.items() if name not in ("id", "unseen") or value})
+    model = _choose_model(shared, query.model)
+    fields = _project_block(shared, model, _parse_query_row(query)).to_json()
+    for name in ("id", "unseen"):
+        if not fields.get(name):
+            fields.pop(name, None)
+    return schemas.Projected(**fields)
 
 
 @query_router.post("/transform", **_rows_route_arguments(schemas.Projected))
@@ -199,10 +204,7 @@ async def _respond_to_rows(request: Request, shared: AppState, model_name: str |
             result = stream_dr.predict(model, block, shared.directory.schema)
         else:
             result = _project_block(shared, model, block)
-        if accept == ARROW_STREAM:
-            content = result.to_arrow()
-        else:
-            content = orjson.dumps(result.to_json())
+        content = result.to_arrow() if accept == ARROW_STREAM else orjson.dumps(result.to_json())
         return Response(content, media_type=accept)
 
     return await asyncio.get_running_loop().run_in_executor(shared.queries, compute_response)
@@ -214,11 +216,13 @@ def _choose_model(shared: AppState, model_name: str | None) -> stream_dr.Model:
     Raises UnknownModel. Raises ServiceError `invalid_request` if `model_name` is None and the
     directory does not have exactly one model.
     """
-    names = sorted(shared.directory.models)
-    if model_name is None and len(names) != 1:
-        detail = f"No model is named; there are: {', '.join(names) or 'none'}. Give model=NAME."
-        raise ServiceError("invalid_request", detail)
-    return shared.directory.model(names[0] if model_name is None else model_name)
+    if model_name is None:
+        names = sorted(shared.directory.models)
+        if len(names) != 1:
+            detail = f"No model is named; there are: {', '.join(names) or 'none'}. Give model=NAME."
+            raise ServiceError("invalid_request", detail)
+        model_name = names[0]
+    return shared.directory.model(model_name)
 
 
 def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str, n_request_bytes: int) -> None:
@@ -259,7 +263,8 @@ def _numbers_per_row(model: stream_dr.Model, predicting: bool) -> int:
     readout = published.readout
     if readout is None:
         return 0
-    return len(readout.offset) + sum(len(str(label)) for label in readout.labels) // 8
+    label_characters = sum(len(str(label)) for label in readout.labels)
+    return len(readout.offset) + label_characters // 8
 
 
 def _project_block(shared: AppState, model: stream_dr.Model, block: stream_dr.Block) -> RowsResult:
@@ -273,13 +278,14 @@ def _parse_query_row(query: schemas.OneRowQuery) -> stream_dr.Block:
 
     Raises ServiceError `invalid_request`, NotFinite, InvalidRows or InvalidIndex.
     """
-    if (query.x is None) == (query.indices is None) or (query.indices is None) != (query.values is None):
+    if query.x is not None and query.indices is None and query.values is None:
+        return stream_dr.one_row(_split_numbers("x", query.x, float))
+    if query.x is not None or query.indices is None or query.values is None:
         detail = "Give either x=0.1,0.2 (a dense row) or indices=3,17&values=0.5,1.2 (a sparse one)."
         raise ServiceError("invalid_request", detail)
-    if query.x is not None:
-        return stream_dr.one_row(_split_numbers("x", query.x, float))
-    values = _split_numbers("values", query.values or "", float)
-    return stream_dr.one_row(values, _split_numbers("indices", query.indices or "", int))
+    values = _split_numbers("values", query.values, float)
+    indices = _split_numbers("indices", query.indices, int)
+    return stream_dr.one_row(values, indices)
 
 
 def _split_numbers(parameter: str, text: str, number_type: type[int] | type[float]) -> list[Any]:
@@ -288,8 +294,6 @@ def _split_numbers(parameter: str, text: str, number_type: type[int] | type[floa
             return list(map(number_type, text.split(",")))
         return []
     except ValueError:
-        kinds = "numbers"
-        if number_type is int:
-            kinds = "integers"
+        kinds = "integers" if number_type is int else "numbers"
         detail = f"{parameter}={text!r} is not a list of {kinds} parted by commas."
         raise ServiceError("invalid_request", detail) from None

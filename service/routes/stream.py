@@ -41,12 +41,9 @@ METRICS_EXAMPLE = "# TYPE stream_dr_position gauge\nstream_dr_position 812.0\n"
 
 
 def _text_response_schema(content_type: str, example: str) -> schemas.ResponsesByStatus:
-    """Return the OpenAPI description of a text response.
-
-    content_type: media type of the text.
-    example: example of the text.
-    """
-    return {200: {"content": {content_type: {"schema": {"type": "string"}, "example": example}}}}
+    """Return the OpenAPI description of a text response."""
+    text = {"schema": {"type": "string"}, "example": example}
+    return {200: {"content": {content_type: text}}}
 
 
 @router.get("/stream", response_model=schemas.StreamState)
@@ -160,12 +157,17 @@ async def _overview_events(app_state: AppState) -> AsyncIterator[str]:
         while not app_state.stopping.is_set():
             changed.clear()
             overview = await asyncio.to_thread(schemas.Overview.from_running, app_state.running)
-            yield ": alive\n\n" if overview == previous else f"event: overview\ndata: {overview.model_dump_json()}\n\n"
+            if overview == previous:
+                yield ": alive\n\n"
+            else:
+                yield f"event: overview\ndata: {overview.model_dump_json()}\n\n"
             previous = overview
 
             await asyncio.sleep(MIN_EVENT_INTERVAL)
-            learning = any(model.lag and model.state != "failed" for model in overview.models.values())
-            await app_state.finishes_in_time(changed.wait(), MAX_LEARNING_INTERVAL if learning else KEEP_ALIVE_INTERVAL)
+            interval = KEEP_ALIVE_INTERVAL
+            if any(model.lag and model.state != "failed" for model in overview.models.values()):
+                interval = MAX_LEARNING_INTERVAL
+            await app_state.finishes_in_time(changed.wait(), interval)
     finally:
         app_state.metrics.listeners -= 1
         stop_listening()
@@ -262,7 +264,9 @@ def describe_estimators() -> JsonDict:
     """
     described = {}
     for key, kind in stream_dr.ESTIMATORS.items():
-        about = (kind.__doc__ or "").strip().partition("\n")[0].partition(" [")[0]
+        first_line, _, _ = (kind.__doc__ or "").strip().partition("\n")
+        # References to papers are in brackets.
+        about, _, _ = first_line.partition(" [")
         params = []
         for name, hint, default in stream_dr.parameter_types(kind):
             params.append({"name": name, "default": default} | _form_field_kind(hint))
@@ -272,13 +276,7 @@ def describe_estimators() -> JsonDict:
 
 
 def _form_field_kind(type_hint: Any) -> JsonDict:
-    """Return the kind and choices of a parameter's form field.
-
-    The result is a dict with the fields "kind" and "choices". Only a parameter with a Literal has
-    "choices".
-
-    type_hint: type hint of the parameter.
-    """
+    """Return the kind of a parameter's form field, and the choices of a Literal."""
     if get_origin(type_hint) is Literal:
         return {"kind": "choice", "choices": list(get_args(type_hint))}
     kinds = (type_hint,)
@@ -289,26 +287,31 @@ def _form_field_kind(type_hint: Any) -> JsonDict:
         return {"kind": "boolean"}
     if plain == [int]:
         return {"kind": "integer"}
-    return {"kind": "number" if plain and set(plain) <= {int, float} else "json"}
+    if plain and set(plain) <= {int, float}:
+        return {"kind": "number"}
+    return {"kind": "json"}
 
 
 def dashboard_status(directory: stream_dr.Directory, running: stream_dr.Running) -> JsonDict:
     """Return the dashboard's data on stream, models, jobs and engine."""
     position = directory.position
     schema = directory.schema
+    stream = {"position": position, "rows": directory.rows, "layout": schema.layout, "features": schema.features}
+    stream |= {"target_kind": schema.target_kind, "labels": len(schema.labels)}
 
     models = {}
     for name, model in directory.models.items():
+        state = schemas.ModelState(**model.describe(position), scores=None)
         # The page requests this response every two seconds, so leave out long fields.
-        state = schemas.ModelState(**model.describe(position), scores=None).model_dump(
-            exclude={"eigenvalues", "scores"}
-        )
-        models[name] = state | _label_counts(state) | {"refines": running.can_refine(model)}
-        models[name] |= {key: value for key, value in running.scores(model).items() if key != "curve"}
+        fields = state.model_dump(exclude={"eigenvalues", "scores"})
+        fields |= _label_counts(state)
+        fields["refines"] = running.can_refine(model)
+        fields |= running.scores(model)
+        fields.pop("curve", None)
+        models[name] = fields
 
-    stream = {"position": position, "rows": directory.rows, "layout": schema.layout, "features": schema.features}
     return {
-        "stream": stream | {"target_kind": schema.target_kind, "labels": len(schema.labels)},
+        "stream": stream,
         "models": models,
         "jobs": [job.describe() for job in running.jobs[-MAX_JOBS:]],
         "health": running.health(),
@@ -316,7 +319,7 @@ def dashboard_status(directory: stream_dr.Directory, running: stream_dr.Running)
     }
 
 
-def _label_counts(model_state: JsonDict) -> JsonDict:
+def _label_counts(model: schemas.ModelState) -> JsonDict:
     """Return three fields in which the page shows label counts.
 
     - `class_rows`: pairs [label, number of rows] of the classes, most frequent first.
@@ -324,14 +327,12 @@ def _label_counts(model_state: JsonDict) -> JsonDict:
     - `classes`: number of classes.
 
     `class_rows` and `classes_waiting` are empty if the model's method does not count rows.
-
-    model_state: status of the model, a dict with the fields of ModelState.
     """
-    rows = dict(zip(model_state["classes"], model_state["class_rows"] or (), strict=False))
-    learned = sorted(rows.items(), key=lambda item: -item[1])
-    waiting = [(label, rows[label]) for label in model_state["classes_waiting"] if label in rows]
+    rows = dict(zip(model.classes, model.class_rows or (), strict=False))
+    labels = sorted(rows, key=lambda label: -rows[label])
+    waiting = [label for label in model.classes_waiting if label in rows]
 
     # The page requests this response every two seconds, so limit the length of the lists.
-    pairs_by_key = {"class_rows": learned, "classes_waiting": waiting}
-    counts = {key: [[str(label), n] for label, n in pairs[:MAX_LABELS]] for key, pairs in pairs_by_key.items()}
-    return counts | {"classes": len(model_state["classes"])}
+    class_rows = [[str(label), rows[label]] for label in labels[:MAX_LABELS]]
+    waiting_rows = [[str(label), rows[label]] for label in waiting[:MAX_LABELS]]
+    return {"class_rows": class_rows, "classes_waiting": waiting_rows, "classes": len(model.classes)}

@@ -215,8 +215,10 @@ def _has_missing_of_pandas(y: Any) -> bool:
 def _targets_of_items(items: list[Any], allowed_kinds: Sequence[str], settled_kind: str | None) -> Targets:
     """Return the Targets of a list with one item for each row."""
     types = set(map(type, items))
+    # A bool and a difference of times count as numbers in Python and numpy, but not here.
+    are_numbers = types.isdisjoint({bool, np.timedelta64}) and all(issubclass(kind, numbers.Real) for kind in types)
     # Of integers alone, numpy would make floats if no type of its own holds all.
-    are_numbers = bool(types - {int}) and all(issubclass(kind, numbers.Real) and kind is not bool for kind in types)
+    are_numbers &= bool(types - {int})
     if are_numbers and all(issubclass(kind, numbers.Integral) for kind in types):
         return _targets_of_labels([int(v) for v in items], settled_kind)
     if are_numbers:

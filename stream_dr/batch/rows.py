@@ -239,6 +239,19 @@ def arrow_from_dicts(rows: Sequence[Mapping[Any, Any]]) -> pa.Table:
     return pa.table(columns)
 
 
+def infer_array(values: Any) -> pa.Array | pa.ChunkedArray:
+    """Return values as an Arrow array of their common type.
+
+    Raises pa.ArrowException or OverflowError if the values have no common type.
+    """
+    # pyarrow ends the process if a date of numpy comes before another scalar of numpy.
+    if isinstance(values, list):
+        others = set(map(type, values)) - {np.datetime64}
+        if np.datetime64 in map(type, values) and any(issubclass(kind, np.generic) for kind in others):
+            raise pa.ArrowInvalid("dates of numpy beside other values")
+    return pa.array(values, from_pandas=True)
+
+
 def column_of_values(values: list[Any], column_name: str) -> pa.Array:
     """Return Python values as an Arrow column.
 
@@ -248,7 +261,7 @@ def column_of_values(values: list[Any], column_name: str) -> pa.Array:
     column_name: name of the column, for the error message.
     """
     try:
-        return pa.array(values, from_pandas=True)
+        return infer_array(values)
     except (pa.ArrowException, OverflowError) as e:
         # NaN values are dropped, because NaN is not equal to itself.
         present = [(row, value) for row, value in enumerate(values) if value is not None and value == value]

@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike
 
 from stream_dr.batch.block import Block, is_valid_unicode
 from stream_dr.batch.matrix import is_string_type, view_of_numbers
+from stream_dr.batch.rows import infer_array
 from stream_dr.batch.sparse import row_of_entry
 from stream_dr.batch.table import LARGEST
 from stream_dr.errors import InvalidTargets, TargetKindMismatch, did_you_mean
@@ -56,7 +57,7 @@ def label_column(labels: Any) -> pa.Array:
         labels = labels.astype(labels.dtype.newbyteorder("="))
     try:
         try:
-            column = pa.array(labels, from_pandas=True)
+            column = infer_array(labels)
         except OverflowError:
             column = pa.array(labels, pa.uint64(), from_pandas=True)
     except (pa.ArrowException, OverflowError, UnicodeError, TypeError) as e:
@@ -215,8 +216,7 @@ def _whole_numbers(column: pa.Array, labels: Any) -> pa.Array:
 
 def _label_error(labels: Any) -> InvalidTargets:
     """Return the error for labels that no Arrow column of labels holds."""
-    items = [item.item() if isinstance(item, np.generic) else item for item in labels]
-    items = [item for item in items if item is not None]
+    items = [item for item in map(_python_value, labels) if item is not None]
     types = set(map(type, items))
     if types == {str}:
         odd = next(label for label in items if not is_valid_unicode(label))
@@ -237,6 +237,17 @@ def _label_error(labels: Any) -> InvalidTargets:
         f"labels are of type {names}; they must be all strings, all integers or all bools. Numbers to regress on go "
         'with target="continuous", in JSON under the key "target".'
     )
+
+
+def _python_value(item: Any) -> Any:
+    """Return a scalar of numpy as a value of Python, and any other item unchanged."""
+    if not isinstance(item, np.generic):
+        return item
+    value = item.item()
+    # Python has no type for nanoseconds, so numpy would return such a date as an integer.
+    if isinstance(value, int) and item.dtype.kind in "mM":
+        return item
+    return value
 
 
 def _reencode_dictionary(column: pa.DictionaryArray) -> tuple[tuple[Label, ...], np.ndarray]:

@@ -151,16 +151,16 @@ class Client:
         """
         key = checked_header("key", key or uuid.uuid4().hex)
         rows = 0
-        receipt: Any = {}
+        receipt: JsonDict = {}
         whole = as_block(X, y, sample_weight)
-        in_parts = isinstance(whole.X, TableStream)
-        query = {"check": "1"} if check else {"wait": "applied"} if wait else {}
+        query = {"wait": "applied"} if wait else {}
+        if check:
+            query = {"check": "1"}
 
         # Send each table of a stream as one request, with an idempotency key of its own.
         for number, block in enumerate(batches(whole)):
-            body = self._encode_batch(block, ids, target)
-            headers = {"Content-Type": _ARROW, "Idempotency-Key": f"{key}-{number}" if in_parts else key}
-            receipt = self._service.send("POST", "/partial_fit", params=query, content=body, headers=headers).json()
+            batch_key = f"{key}-{number}" if isinstance(whole.X, TableStream) else key
+            receipt = self._send_batch(block, ids, target, batch_key, query)
             rows += receipt["rows"]
         return cast(Acknowledgement, receipt | {"rows": rows})
 
@@ -187,7 +187,8 @@ class Client:
 
         model: name of the model. None means the only model of the service.
         """
-        table = pa.Table.from_batches(read_arrow(self._post_rows("/transform", X, model, _ARROW)))
+        content = self._post_rows("/transform", X, model, _ARROW)
+        table = pa.Table.from_batches(read_arrow(content))
         z = number_array(table.column("z"), "z")
         return ServedArray.from_response(z, read_metadata(table))
 
@@ -281,19 +282,21 @@ class Client:
 
         Raises ModelExists, InvalidParameter, UnknownEstimator and other errors of the service.
         """
-        spec = {"estimator": estimator, "params": params, "from": start, "publish": publish, "refine": refine}
+        path = _model_path(name)
         if isinstance(estimator, str):
-            return cast(ModelStatus, self._send_json("PUT", _model_path(name), spec))
+            spec = {"estimator": estimator, "params": params, "from": start, "publish": publish, "refine": refine}
+            return cast(ModelStatus, self._send_json("PUT", path, spec))
+
         if params or start != "start" or publish is not None or refine is not None:
             raise errors.InvalidParameter("a saved estimator has parameters, and goes on from now; give nothing else.")
-        headers = {"Content-Type": "application/octet-stream"}
         if isinstance(estimator, os.PathLike):
             body = Path(estimator).read_bytes()
         else:
             from stream_dr.models.saved import saved_file_bytes
 
             body = saved_file_bytes(estimator)
-        return cast(ModelStatus, self._service.send("PUT", _model_path(name), content=body, headers=headers).json())
+        headers = {"Content-Type": "application/octet-stream"}
+        return cast(ModelStatus, self._service.send("PUT", path, content=body, headers=headers).json())
 
     def delete_model(self, name: str) -> None:
         """Delete a model.
@@ -322,19 +325,19 @@ class Client:
 
         Raises NotFitted, UnknownVersion.
         """
-        query = {}
-        if version is not None:
-            query = {"version": version}
-        answer = self._service.send("GET", f"{_model_path(name)}/projection", params=query, headers={"Accept": _ARROW})
-        table = pa.ipc.open_stream(answer.content).read_all()
+        query = {"version": version} if version is not None else {}
+        path = f"{_model_path(name)}/projection"
+        response = self._service.send("GET", path, params=query, headers={"Accept": _ARROW})
+        table = pa.ipc.open_stream(response.content).read_all()
         projection = read_metadata(table)
-        for name in table.column_names:
-            column = table.column(name).chunk(0)
+        for array_name in table.column_names:
+            column = table.column(array_name).chunk(0)
             # The service sends an array as a tensor, or as a list if the array is empty.
             if isinstance(column, pa.FixedShapeTensorArray):
-                projection[name] = np.asarray(column.to_numpy_ndarray()[0])
+                array = column.to_numpy_ndarray()[0]
             else:
-                projection[name] = np.asarray(column[0].as_py(), dtype=np.float64)
+                array = np.asarray(column[0].as_py(), dtype=np.float64)
+            projection[array_name] = array
         return cast(ServedProjection, projection)
 
     def export(self, name: str, path: str | os.PathLike[str] | None = None) -> Any:
@@ -416,8 +419,10 @@ class Client:
                 progress(job["progress"])
                 last_progress = job["progress"]
 
-            if job["error"] is not None:
-                raise ERROR_CLASSES.get(job["error"]["code"], errors.RemoteError)(job["error"]["message"])
+            error = job["error"]
+            if error is not None:
+                error_class = ERROR_CLASSES.get(error["code"], errors.RemoteError)
+                raise error_class(error["message"])
             if job["state"] in ("done", "cancelled"):
                 return job
 
@@ -496,22 +501,22 @@ class Client:
         headers = {"Content-Type": "application/json", **request.pop("headers", {})}
         return dict(self._service.send(method, path, content=body, headers=headers, **request).json())
 
-    def _encode_batch(self, block: Block, ids: Sequence[str] | Sequence[int] | None, target_kind: str) -> bytes:
-        """Return rows, targets and ids as a request body.
+    def _send_batch(self, block: Block, ids: Any, target_kind: str, key: str, query: dict[str, str]) -> JsonDict:
+        """Send a batch to learn, and return the JSON object of the response.
 
         block: rows, with targets or None, and weights or None.
         ids: id of each row, or None.
         target_kind: kind of the targets, as in `partial_fit`.
+        key: idempotency key of the batch.
         """
         rows, names = sendable_rows(block.X)
-        weights = as_weights(block.weights, rows.shape[0])
-        targets = None
-        if block.y is not None:
-            targets = self._parse_targets(block.y, rows.shape[0], target_kind)
-        row_ids = None
-        if ids is not None:
-            row_ids = as_ids(as_list("ids", ids), rows.shape[0])
-        return arrow_stream_bytes(Block(rows, targets, weights, row_ids, names))
+        n_rows = rows.shape[0]
+        weights = as_weights(block.weights, n_rows)
+        targets = self._parse_targets(block.y, n_rows, target_kind) if block.y is not None else None
+        row_ids = as_ids(as_list("ids", ids), n_rows) if ids is not None else None
+        body = arrow_stream_bytes(Block(rows, targets, weights, row_ids, names))
+        headers = {"Content-Type": _ARROW, "Idempotency-Key": key}
+        return dict(self._service.send("POST", "/partial_fit", params=query, content=body, headers=headers).json())
 
     def _request_predictions(self, X: Any, model: str | None) -> JsonDict:
         return dict(orjson.loads(self._post_rows("/predict", X, model, "application/json")))
@@ -523,14 +528,16 @@ class Client:
         accept: media type of the response.
         """
         rows, names = sendable_rows(X)
-        headers = {"Content-Type": _ARROW, "Accept": accept}
         if not model:
             known = sorted(self.models())
             if len(known) != 1:
                 raise errors.UnknownModel(f"the service has the models {', '.join(known) or '(none)'}; say model=…")
             model = known[0]
+
+        query = {"model": model}
+        headers = {"Content-Type": _ARROW, "Accept": accept}
         body = arrow_stream_bytes(Block(rows, names=names))
-        return self._service.send("POST", path, params={"model": model}, content=body, headers=headers).content
+        return self._service.send("POST", path, params=query, content=body, headers=headers).content
 
     def _parse_targets(self, y: Any, n_rows: int, kind_for_new_stream: str) -> Targets:
         """Convert targets y to the stream's kind of targets.

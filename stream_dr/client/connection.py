@@ -71,9 +71,12 @@ class Connection:
             # Try again after a status that may be temporary, unless this was the last attempt.
             if response.status_code not in _RETRIED_STATUSES or last:
                 break
-            # A proxy may send a date in the header Retry-After. A date counts as 0 seconds.
+            pause = _random_pause_seconds(attempt)
+            # A proxy may send a date in the header Retry-After. A date does not change the pause.
             seconds = response.headers.get("retry-after", "")
-            time.sleep(max(_random_pause_seconds(attempt), float(seconds) if seconds.isdigit() else 0.0))
+            if seconds.isdigit():
+                pause = max(pause, float(seconds))
+            time.sleep(pause)
 
         if response.is_success:
             return response
@@ -127,10 +130,7 @@ def error_from_response(response: httpx.Response) -> errors.StreamDRError:
 
     details = {name: value for name, value in problem.items() if name not in ("type", "title")}
     # A code without a class is used only by the service. Its `reason` may be a code with a class.
-    if code in ERROR_CLASSES:
-        class_code = code
-    else:
-        class_code = str(details.get("reason"))
+    class_code = code if code in ERROR_CLASSES else str(details.get("reason"))
     if class_code not in ERROR_CLASSES:
         return errors.RemoteError(f"{detail} ({code})", code=code, **details)
     return ERROR_CLASSES[class_code](detail, **details)
@@ -160,9 +160,7 @@ def checked_header(value_name: str, value: str) -> str:
 
 
 def _random_pause_seconds(attempt: int) -> float:
-    """Return the number of seconds to pause before a retry.
-
-    attempt: index of the attempt that has just failed, from 0.
-    """
+    """Return the pause before a retry. The first attempt has number 0."""
+    seconds = min(5.0, 0.1 * 2.0**attempt)
     # The pause is random, so that many clients do not retry at the same moment.
-    return min(5.0, 0.1 * 2.0**attempt) * random.uniform(0.5, 1.0)
+    return seconds * random.uniform(0.5, 1.0)

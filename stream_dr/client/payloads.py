@@ -261,8 +261,14 @@ def read_metadata(table: pa.Table) -> JsonDict:
 
     The fields in `_NUMBER_FIELDS` have numbers or None as values. Other fields have strings.
     """
-    texts = {name.decode(): value.decode() for name, value in (table.schema.metadata or {}).items()}
-    return {name: orjson.loads(value) if name in _NUMBER_FIELDS else value for name, value in texts.items()}
+    fields: JsonDict = {}
+    for key, text in (table.schema.metadata or {}).items():
+        name = key.decode()
+        if name in _NUMBER_FIELDS:
+            fields[name] = orjson.loads(text)
+        else:
+            fields[name] = text.decode()
+    return fields
 
 
 _NUMBER_FIELDS = ("version", "newest", "position", "rows", "refined_at", "residual", "map_residual", "unseen")

@@ -114,9 +114,7 @@ def plot(
 
     check_can_write_figure(out)
     with Directory(directory, writable=False) as opened:
-        shown_model = None
-        if model is not None:
-            shown_model = opened.model(model)
+        shown_model = opened.model(model) if model is not None else None
         figure = draw_directory_figure(opened, kind, shown_model, FigureOptions(rows, dimensions, component - 1))
     write_figure(figure, out, width, height)
     print_result(f"{kind} written to {out}")
@@ -180,7 +178,8 @@ def verify(
 
     first = None
     for finding in check(directory):
-        print_result(f"{finding.what}: {f'{finding.error.code}: {finding.error}' if finding.error else 'ok'}")
+        outcome = f"{finding.error.code}: {finding.error}" if finding.error is not None else "ok"
+        print_result(f"{finding.what}: {outcome}")
         first = first or finding.error
     if first is not None:
         raise first

@@ -156,9 +156,7 @@ def _evaluate(
     # Compile numba functions first, so that the progress bar does not count the compilation.
     warm_up(models.values(), say, json=False)
     with ProgressBar("evaluate", getattr(source, "rows", 0)) as bar:
-        stream = source
-        if shuffle:
-            stream = ShuffledSource(source, settings.seed)
+        stream = ShuffledSource(source, settings.seed) if shuffle else source
         return evaluate(stream, models, settings, bar.show, test, on_point)
 
 
@@ -166,15 +164,17 @@ def _print_scores(scores: list["Score"], as_json: bool) -> None:
     if as_json:
         described = []
         for score in scores:
-            # JSON has no NaN. A score is NaN if no rows were tested.
-            figures = {name: None if math.isnan(value) else value for name, value in score.figures.items()}
+            figures: dict[str, float | None] = {}
+            for name, value in score.figures.items():
+                figures[name] = value
+                # JSON has no NaN. A score is NaN if no rows were tested.
+                if math.isnan(value):
+                    figures[name] = None
             described.append({**score._asdict(), "figures": figures, **figures})
         print_result(json.dumps(described))
         return
 
-    head = "accuracy"
-    if "auc" in scores[0].figures:
-        head = "accuracy of rows"
+    head = "accuracy of rows" if "auc" in scores[0].figures else "accuracy"
     print_result(f"{'model':<16} {'classifier':<10} components  {head}  micro F1  macro F1     AUC      rows")
     for score in scores:
         print_result(_score_line(score, len(head)))
@@ -191,12 +191,14 @@ def _score_line(score: "Score", accuracy_width: int) -> str:
     rows = int(figures["rows"])
     accuracy = f"{figures['accuracy']:{accuracy_width}.4f}"
     f1 = f"{figures['micro_f1']:9.4f} {figures['macro_f1']:9.4f}"
-    auc = f"{figures['auc']:7.4f}" if "auc" in figures else f"{'-':>7}"
+    auc = "-"
+    if "auc" in figures:
+        auc = f"{figures['auc']:.4f}"
 
     weak = ""
     if rows and "most_frequent" in figures:
         weak = weakness(figures["accuracy"], rows, figures["most_frequent"])
-    line = f"{score.model:<16} {score.probe:<10} {score.components:>10}  {accuracy} {f1} {auc} {rows:>9}  {weak}"
+    line = f"{score.model:<16} {score.probe:<10} {score.components:>10}  {accuracy} {f1} {auc:>7} {rows:>9}  {weak}"
     return line.rstrip()
 
 
@@ -211,19 +213,18 @@ def _print_warnings(scores: list["Score"], first: int, shuffled: bool) -> None:
     """
     # The last score is of the baseline "no change", which predicts the label of the row before.
     baseline = scores[-1].figures
-    if unlabelled := baseline["unlabelled"]:
+    unlabelled = baseline["unlabelled"]
+    if unlabelled:
         say(f"note: {unlabelled} rows have no label, and are left out.")
 
     if not shuffled and "unchanged" in baseline:
         unchanged = baseline["unchanged"]
         by_chance = baseline["by_chance"]
         if 1 - unchanged < 0.1 * (1 - by_chance):
-            shares = (
-                f"{unchanged:.1%} of rows have the label of the row before, and {by_chance:.1%} would in random order"
-            )
+            share = f"{unchanged:.1%} of rows have the label of the row before"
             say(
-                f"warning (labels_sorted): {shares}. Figures are of rows unlike those learned; --shuffle tests them in "
-                "random order."
+                f"warning (labels_sorted): {share}, and {by_chance:.1%} would in random order. Figures are of rows unlike "
+                "those learned; --shuffle tests them in random order."
             )
     if not any(score.figures["rows"] for score in scores):
         say(
@@ -290,14 +291,15 @@ def suggest(
         refuse_unlikely_labels(files, ctx.obj)
 
     source = read_as.open_as_one_source(sources)
+    target = "class" if as_classes else "auto"
     with ProgressBar("suggest", None) as bar:
-        comparison = compare(
-            source,
-            target="class" if as_classes else "auto",
-            time=time,
-            feature_map=read_as.suggest_map_spec(read_as.open_all_but_shards(sources)),
-            progress=lambda what, done, total: bar.show(done, total, title=what),
-        )
+        # The column of ids may be known only now, so open the files again.
+        feature_map = read_as.suggest_map_spec(read_as.open_all_but_shards(sources))
+
+        def show(title: str, n_done: int, total: int | None) -> None:
+            bar.show(n_done, total, title=title)
+
+        comparison = compare(source, target=target, time=time, feature_map=feature_map, progress=show)
     print_result(str(comparison))
 
     _propose_learn(comparison, column, ctx.obj)
@@ -315,12 +317,12 @@ def _propose_learn(comparison: "Comparison", id_column: str | None, arguments: l
         top = comparison.lines[0]
         say(f"no method is proposed: {top.method} is {comparison.weakness(top)}.")
         return
-    spec = format_spec(best.key, best.key, best.params)
     start = arguments.index("suggest")
-    words = [word for word in arguments[start + 1 :] if word != "--time"]
-    id_option = []
+    learn = [*arguments[:start], "learn"]
+    learn += [word for word in arguments[start + 1 :] if word != "--time"]
     if id_column is not None:
-        id_option = ["--id", id_column]
-    learn = [*arguments[:start], "learn", *words, *id_option, "--dir", "D", "--model", spec]
+        learn += ["--id", id_column]
+    spec = format_spec(best.key, best.key, best.params)
+    learn += ["--dir", "D", "--model", spec]
     say("the best of the methods, learned from all rows into the directory D:")
     print_result(f"stream-dr {shlex.join(learn)}")

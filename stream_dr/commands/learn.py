@@ -47,6 +47,7 @@ from stream_dr.shards.dataset import Dataset, Shard, open_dataset
 from stream_dr.shards.file import RemotePath
 
 if TYPE_CHECKING:
+    from stream_dr.batch.block import Block
     from stream_dr.datasets.sources import FileSource
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.parts import PlanRunner
@@ -159,11 +160,10 @@ def _fractional_label_options(read_as: ReadOptions, sources: list[Path]) -> Read
 
 
 def _print_id_hint(read_as: ReadOptions, files: dict[Path, "FileSource"]) -> None:
-    if (column := read_as.likely_id_column(files)) is not None:
-        say(
-            f"note: {column} looks like an id. With --id {shlex.quote(column)} its rows can be unlearned by it; else "
-            "not."
-        )
+    column = read_as.likely_id_column(files)
+    if column is not None:
+        option = shlex.quote(column)
+        say(f"note: {column} looks like an id. With --id {option} its rows can be unlearned by it; else not.")
 
 
 def _choose_default_model(
@@ -181,7 +181,8 @@ def _choose_default_model(
     if files:
         first = next(iter(files.values())).first
     else:
-        first = next((b for _, b in open_dataset(sources).events()), None)
+        blocks = (block for _, block in open_dataset(sources).events())
+        first = next(blocks, None)
     if first is None:
         raise typer.BadParameter("the shards have no rows to choose a model by.", param_hint="--model")
     from_shards = first.table and not files
@@ -235,13 +236,15 @@ def store_and_learn_files(
     refine_if_better : bool
         True to compute exact solutions if they predict better than approximate solutions.
     """
-    if (first := first_table_block(files)) is not None:
+    first = first_table_block(files)
+    if first is not None:
         feature_map = read_as.suggest_map_spec(files)
         specs = complete_specs(specs, first, feature_map, read_as.table_map_spec())
     check_model_specs(specs)
     with _create_folder(dir):
         shards = _store_as_shards(dir, files, name)
-        dataset = open_dataset([shards.get(path, path) for path in sources], settings.skip_damaged)
+        paths = [shards.get(path, path) for path in sources]
+        dataset = open_dataset(paths, settings.skip_damaged)
         replay_files(dir, dataset, specs, settings, out, refine_if_better=refine_if_better)
 
 
@@ -261,28 +264,30 @@ def print_column_kinds(files: dict[Path, "FileSource"], feature_map_spec: JsonDi
         # If the file has no rows, `source.first` is None and `source.blocks` raises an error.
         first = source.first or next(source.blocks())
 
-        if source.raw:
-            report = describe(first.X, feature_map_spec)
-            columns = []
-            for column in report.columns:
-                options: tuple[str, ...] = ()
-                if with_hints and column.options:
-                    options = (" ".join(map(_command_option, column.options)),)
-                columns.append(column._replace(options=options))
-            shown = report._replace(columns=tuple(columns), problems=())
-            say(f"{path} ({source.format}), by its first {first.rows} rows:\n{shown}")
-            if report.problems:
-                raise SchemaMismatch(f"{path}: {'; '.join(report.problems)}.")
+        if not source.raw:
+            say(f"{path} ({source.format}): {_describe_numbers(first)}")
             continue
+        report = describe(first.X, feature_map_spec)
+        columns = []
+        for column in report.columns:
+            options: tuple[str, ...] = ()
+            if with_hints and column.options:
+                options = (" ".join(map(_command_option, column.options)),)
+            columns.append(column._replace(options=options))
+        shown = report._replace(columns=tuple(columns), problems=())
+        say(f"{path} ({source.format}), by its first {first.rows} rows:\n{shown}")
+        if report.problems:
+            raise SchemaMismatch(f"{path}: {'; '.join(report.problems)}.")
 
-        names = f": {', '.join(first.names[:8])}{' …' if len(first.names) > 8 else ''}" if first.names else ""
-        kind = "no targets"
-        if first.y is not None:
-            kind = f"{first.y.kind} targets"
-        rows = "all numbers"
-        if first.sparse:
-            rows = "sparse"
-        say(f"{path} ({source.format}): {first.features} features, {rows}{names}; {kind}")
+
+def _describe_numbers(block: "Block") -> str:
+    """Return a text on the columns and targets of rows of numbers."""
+    text = "sparse" if block.sparse else "all numbers"
+    if block.names:
+        rest = " …" if len(block.names) > 8 else ""
+        text += f": {', '.join(block.names[:8])}{rest}"
+    kind = block.y.kind if block.y is not None else "no"
+    return f"{block.features} features, {text}; {kind} targets"
 
 
 def _command_option(name_and_json_value: str) -> str:
@@ -295,10 +300,12 @@ def _command_option(name_and_json_value: str) -> str:
     """
     name, _, text = name_and_json_value.partition("=")
     value = json.loads(text)
-    words = value
     if isinstance(value, dict):
-        words = [f"{column}={kind}" for column, kind in value.items()]
-    return f"--{name.rstrip('_').replace('_', '-')} {shlex.quote(words[0] if isinstance(words, list) else str(words))}"
+        value = [f"{column}={kind}" for column, kind in value.items()]
+    if isinstance(value, list):
+        value = value[0]
+    option = name.rstrip("_").replace("_", "-")
+    return f"--{option} {shlex.quote(str(value))}"
 
 
 def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | None) -> dict[Path, Path]:
@@ -491,7 +498,9 @@ def replay_files(
         if refine_if_better:
             _refine_where_it_helps(directory, dataset)
         if out is not None:
-            name = specs[0].name if specs else next(iter(directory.models))
+            name = next(iter(directory.models))
+            if specs:
+                name = specs[0].name
             _write_projected(directory, name, dataset, out)
 
 
@@ -601,14 +610,10 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
     before, after = held_out_scores(directory, model, **_REFINE_OPTIONS)
     helps = after > before
     scores = f"{before:.3f} from the diagonal, of {after:.3f} refined"
-    outcome = "stays as it is"
-    if helps:
-        outcome = "is refined"
     if directory.schema.target_kind == "multilabel":
         scores += " (share of rows with all labels right)"
-    say(
-        f"{model.name}: a random tenth of the rows, held out, is predicted with a score of {scores}. The model {outcome}."
-    )
+    outcome = "The model is refined" if helps else "The model stays as it is"
+    say(f"{model.name}: a random tenth of the rows, held out, is predicted with a score of {scores}. {outcome}.")
     return helps
 
 
@@ -644,7 +649,8 @@ def _add_models(directory: "Directory", specs: ModelSpecs) -> Iterator[None]:
     try:
         for name, key, params in specs:
             model, is_new = add_model(directory, name, key, params)
-            added += [model] if is_new else []
+            if is_new:
+                added.append(model)
         yield
     except StreamDRError:
         for model in added:

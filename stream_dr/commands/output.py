@@ -103,9 +103,7 @@ class ProgressBar:
         if total is None:
             total = self._total or n_done
         elapsed = time.monotonic() - self._started
-        rate = 0.0
-        if elapsed > 0:
-            rate = n_done / elapsed
+        rate = n_done / elapsed if elapsed > 0 else 0.0
         if stderr.is_terminal:
             note = escape_controls(note)
             self._progress.update(self._task, completed=n_done, total=max(total, n_done, 1), rate=rate, note=note)

@@ -34,8 +34,14 @@ class _ChainedSources:
         Batches are numbered from 0. The numbers go on from one source to the next. If `until` is
         None, all later batches are yielded.
         """
-        blocks = (block for part in self.parts for _, block in part.events())
-        return ((n, b) for n, b in enumerate(blocks) if n > after and (until is None or n <= until))
+        number = -1
+        for part in self.parts:
+            for _, block in part.events():
+                number += 1
+                if until is not None and number > until:
+                    return
+                if number > after:
+                    yield number, block
 
 
 AsClasses = Annotated[
@@ -67,8 +73,11 @@ class ReadOptions(NamedTuple):
 
     def table_map_spec(self) -> JsonDict:
         """Return the command's options as parameters of the feature map `table`."""
+        spec: JsonDict = {"map": "table"}
         kinds = {name: kind for name, kind in self.options.kinds if kind != "feature"}
-        return {"map": "table"} | ({"as_": kinds} if kinds else {}) | self.map
+        if kinds:
+            spec["as_"] = kinds
+        return spec | self.map
 
     def suggest_map_spec(self, files: dict[Path, "FileSource"]) -> JsonDict:
         """Return parameters of a feature map that suits these files.
@@ -101,8 +110,10 @@ class ReadOptions(NamedTuple):
         files = files_of_folder(path)
         if files != [path]:
             return all(self.reads_as_shards(Path(file)) for file in files)
+        if not are_shards_or_missing(path):
+            return False
         plain = self.format is None and self.options == Options()
-        return are_shards_or_missing(path) and (plain or not path.is_file() or path.suffix == ".json")
+        return plain or not path.is_file() or path.suffix == ".json"
 
     def refuse_unsupported_options(self, sources: Sequence[Path]) -> None:
         """Raise an error for options that a file's format lacks.
@@ -121,10 +132,15 @@ class ReadOptions(NamedTuple):
         All files are read as tables if one file has columns that are not numbers, or if the
         command has options of a feature map. Otherwise all files are read as rows of numbers.
         """
-        table = self.with_options(raw=len(self.table_map_spec()) > 1 or None)
-        opened = {path: table.open_files_as_one([path]) for path in sources if not self.reads_as_shards(path)}
+        # The map spec has the key "map", and one more key for each option.
+        has_map_options = len(self.table_map_spec()) > 1
+        # The value None means that the first rows of a file decide.
+        read_as = self.with_options(raw=has_map_options or None)
+        paths = [path for path in sources if not self.reads_as_shards(path)]
+        opened = {path: read_as.open_files_as_one([path]) for path in paths}
         if any(source.raw for source in opened.values()):
-            return {path: table.with_options(raw=True).open_files_as_one([path]) for path in opened}
+            as_table = self.with_options(raw=True)
+            return {path: as_table.open_files_as_one([path]) for path in paths}
         return opened
 
     def open_files_as_one(self, sources: Sequence[Path]) -> "FileSource":
@@ -150,13 +166,14 @@ class ReadOptions(NamedTuple):
         # An error in the file itself is raised again when the file's rows are learned.
         try:
             if self.reads_as_shards(path):
-                first = None
-            else:
-                first = self.open_files_as_one([path]).first
+                return False
+            first = self.open_files_as_one([path]).first
         except StreamDRError:
             return False
-        values = None if first is None or first.y is None else first.y.values
-        return values is not None and any(not value.is_integer() for value in values.ravel().tolist())
+        if first is None or first.y is None or first.y.values is None:
+            return False
+        numbers = first.y.values.ravel().tolist()
+        return not all(number.is_integer() for number in numbers)
 
     def likely_id_column(self, files: dict[Path, "FileSource"]) -> str | None:
         """Return the name of a column that looks like ids.
@@ -191,7 +208,8 @@ class ReadOptions(NamedTuple):
 
         Folders of shards are allowed, too.
         """
-        if files := [str(path) for path in sources if not self.reads_as_shards(path)]:
+        files = [str(path) for path in sources if not self.reads_as_shards(path)]
+        if files:
             message = f"workers read shards alone, and {', '.join(files)} hold none; make some with convert."
             raise typer.BadParameter(message, param_hint="SRC")
 
@@ -227,14 +245,21 @@ def refuse_unlikely_labels(files: dict[Path, "FileSource"], command_words: list[
         if not are_probably_measurements(first.y.kind, len(first.y.labels), first.rows):
             continue
 
-        numbers = ["--targets" + word[7:] if word.split("=")[0] == "--label" else word for word in command_words]
-        other = f"numbers to predict: stream-dr {shlex.join(numbers)}"
         if isinstance(first.y.labels[0], str):
             id_options = f"--id {column} --label COLUMN …"
             other = f"ids, and another column holds the classes: stream-dr {command_words[0]} {path} {id_options}"
+        else:
+            words = []
+            for word in command_words:
+                option, equals, value = word.partition("=")
+                if option == "--label":
+                    option = "--targets"
+                words.append(option + equals + value)
+            other = f"numbers to predict: stream-dr {shlex.join(words)}"
+        classes = f"classes: stream-dr {shlex.join([*command_words, '--as-classes'])}"
+        values = f"{len(first.y.labels)} values in the first {first.rows} rows of {path}"
         raise typer.BadParameter(
-            f"{column} has {len(first.y.labels)} values in the first {first.rows} rows of {path}. Are they\n  "
-            f"{other}\n  classes: stream-dr {shlex.join([*command_words, '--as-classes'])}",
+            f"{column} has {values}. Are they\n  {other}\n  {classes}",
             param_hint="--label",
         )
 
@@ -250,6 +275,10 @@ def first_table_block(files: dict[Path, "FileSource"]) -> Block | None:
     if source is None:
         return None
     return source.first or next(source.blocks(), None)
+
+
+Texts = list[str] | None
+"""Values of an option that may be repeated, or None if it is not given."""
 
 
 class _FileOptions(NamedTuple):
@@ -277,11 +306,11 @@ class _FileOptions(NamedTuple):
     targets: Annotated[str | None, typer.Option(help="Tables: columns of numeric targets, separated by commas.")] = None
     weight: Annotated[str | None, typer.Option(help="Tables: column of weights.")] = None
     id: Annotated[str | None, typer.Option(help="Tables: column of ids.")] = None
-    drop: Annotated[
-        list[str] | None, typer.Option(help="Tables: columns to leave out, separated by commas. May be repeated.")
-    ] = None
+    drop: Annotated[Texts, typer.Option(help="Tables: columns to leave out, separated by commas. May be repeated.")] = (
+        None
+    )
     as_: Annotated[
-        list[str] | None,
+        Texts,
         typer.Option(
             "--as",
             metavar="COLUMN=KIND",
@@ -320,7 +349,7 @@ class _CsvOptions(NamedTuple):
     decimal: Annotated[str, typer.Option(help="csv: decimal separator of numbers.")] = "."
     encoding: Annotated[str, typer.Option(help="csv: encoding of the file, such as latin-1 or utf-16.")] = "utf-8"
     missing: Annotated[
-        list[str] | None,
+        Texts,
         typer.Option(
             metavar="WORD",
             help="csv: word that stands for a missing value, beside NA, NaN, null and the like in numbers. An empty one "
@@ -333,22 +362,20 @@ class _MapOptions(NamedTuple):
     """Options of commands that encode tables, which `_add_options` adds."""
 
     one_hot: Annotated[
-        list[str] | None,
+        Texts,
         typer.Option(metavar="COLUMN", help="Tables: column whose categories are never hashed. May be repeated."),
     ] = None
     hash: Annotated[
-        list[str] | None,
+        Texts,
         typer.Option(metavar="COLUMN", help="Tables: column whose categories are all hashed. May be repeated."),
     ] = None
     keep: Annotated[
-        list[str] | None,
+        Texts,
         typer.Option(
             metavar="COLUMN", help="Tables: column to use even if it looks like an id or a constant. May be repeated."
         ),
     ] = None
-    text: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Tables: column of texts. May be repeated.")
-    ] = None
+    text: Annotated[Texts, typer.Option(metavar="COLUMN", help="Tables: column of texts. May be repeated.")] = None
     impute: Annotated[str, typer.Option(help="Tables: value of missing numbers. It is mean or a number.")] = "mean"
 
 
@@ -375,38 +402,54 @@ def _add_options(command: Callable[..., None], *declarations: type) -> Callable[
 
     declarations: NamedTuples whose fields are added.
     """
-    shared = {name: p for declared in declarations for name, p in inspect.signature(declared).parameters.items()}
+    shared: dict[str, inspect.Parameter] = {}
+    for declaration in declarations:
+        shared |= inspect.signature(declaration).parameters
 
     @functools.wraps(command)
     def run_with_read_as(**arguments: Any) -> None:
-        from stream_dr.datasets.sources import Options
         from stream_dr.feature_maps import feature_map
 
         options = {name: arguments.pop(name) for name in shared}
-        map_options = {name: value for name in ("one_hot", "hash", "keep") if (value := options.pop(name, None))}
-        impute = options.pop("impute", "mean")
-        if impute != "mean":
-            try:
-                map_options["impute"] = float(impute)
-            except ValueError as e:
-                raise typer.BadParameter(f"{impute!r}; give mean or a number.", param_hint="--impute") from e
-        texts = options.pop("text", None) or ()
-        options["drop"] = ",".join(options["drop"] or ()) or None
-        options["kinds"] = (*map(_parse_column_kind, options.pop("as_") or ()), *((name, "text") for name in texts))
-        options["missing"] = tuple(options["missing"] or ())
-        options["delimiter"] = options["delimiter"].replace("\\t", "\t")
-        read_as = ReadOptions(options.pop("format"), Options(**options), map_options)
-
+        read_as = _parse_options(options)
         # Make a feature map now, because an invalid option must fail before the command runs.
         feature_map(read_as.table_map_spec())
         command(**arguments, read_as=read_as)
 
-    # Set signature and annotations of `run_with_read_as`. Typer makes a command's options from
-    # them.
-    own = [p for p in inspect.signature(command).parameters.values() if p.name != "read_as"]
-    run_with_read_as.__signature__ = inspect.Signature([*own, *shared.values()])  # type: ignore[attr-defined]
-    run_with_read_as.__annotations__ = {p.name: p.annotation for p in (*own, *shared.values())}
+    # Typer makes a command's options from its signature and annotations.
+    parameters = [p for name, p in inspect.signature(command).parameters.items() if name != "read_as"]
+    parameters += shared.values()
+    run_with_read_as.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run_with_read_as.__annotations__ = {p.name: p.annotation for p in parameters}
     return run_with_read_as
+
+
+def _parse_options(options: JsonDict) -> ReadOptions:
+    """Convert the values of a command's options to ReadOptions.
+
+    options: values by name, which this function changes. Those of _MapOptions may be missing.
+    """
+    from stream_dr.datasets.sources import Options
+
+    map_options = {}
+    for name in ("one_hot", "hash", "keep"):
+        columns = options.pop(name, None)
+        if columns:
+            map_options[name] = columns
+    impute = options.pop("impute", "mean")
+    if impute != "mean":
+        try:
+            map_options["impute"] = float(impute)
+        except ValueError as e:
+            raise typer.BadParameter(f"{impute!r}; give mean or a number.", param_hint="--impute") from e
+
+    kinds = list(map(_parse_column_kind, options.pop("as_") or ()))
+    kinds += [(name, "text") for name in options.pop("text", None) or ()]
+    options["kinds"] = tuple(kinds)
+    options["drop"] = ",".join(options["drop"] or ()) or None
+    options["missing"] = tuple(options["missing"] or ())
+    options["delimiter"] = options["delimiter"].replace("\\t", "\t")
+    return ReadOptions(options.pop("format"), Options(**options), map_options)
 
 
 def _parse_column_kind(option: str) -> tuple[str, str]:

@@ -129,8 +129,8 @@ def _post_shards(
     say(f"posted {len(answers)} batches to {address}, {len(new)} of them new; last position {answers[-1]['position']}")
     first = data.X_held_out[:1]
     projected = steps.project_row_with_lda(address, first)
-    names = ("version", "position", "solution")
-    say(f"GET /transform: {', '.join(f'{name} {projected[name]}' for name in names)}")
+    fields = [f"{name} {projected[name]}" for name in ("version", "position", "solution")]
+    say(f"GET /transform: {', '.join(fields)}")
 
     dense_gb = 8e-9 * len(data.y) * data.X.shape[1]
     caption = f"of {len(data.y_held_out):,} others; all rows dense would take {dense_gb:.1f} GB"
@@ -152,12 +152,11 @@ def _print_score_table(title: str, lines: list[Any], caption: str) -> None:
     from rich.table import Table
 
     table = Table(title=title, caption=caption)
-    for column in ("model", "components", "rows seen", "accuracy", "bytes a row", "µs a query", "rows/s"):
-        table.add_column(column, justify="left" if column == "model" else "right")
+    table.add_column("model")
+    for column in ("components", "rows seen", "accuracy", "bytes a row", "µs a query", "rows/s"):
+        table.add_column(column, justify="right")
     for line in lines:
-        rate = "–"
-        if line.rate is not None:
-            rate = f"{line.rate:,.0f}"
+        rate = f"{line.rate:,.0f}" if line.rate is not None else "–"
         figures = (f"{line.accuracy:.3f}", f"{line.bytes:,.0f}", f"{line.seconds * 1e6:,.1f}")
         table.add_row(line.model, f"{line.components:,}", f"{line.rows}", *figures, rate)
     Console(width=100).print(table)

@@ -129,8 +129,9 @@ def parse_model_spec(text: str) -> NamedSpec:
         params[param.strip()] = parse_param_value(value.strip())
 
     # The text feature_map=text is short for the JSON feature_map={"map": "text"}.
-    if isinstance(params.get("feature_map"), str):
-        params["feature_map"] = {"map": params["feature_map"]}
+    feature_map = params.get("feature_map")
+    if isinstance(feature_map, str):
+        params["feature_map"] = {"map": feature_map}
     return NamedSpec(name.strip(), key.strip(), params)
 
 
@@ -146,8 +147,9 @@ def parse_param_value(text: str) -> Value:
         except ValueError as e:
             raise typer.BadParameter(f"{text!r} is not JSON ({e}).") from e
 
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
+    word = text.lower()
+    if word in _WORDS:
+        return _WORDS[word]
 
     for kind in (int, float):
         try:
@@ -166,9 +168,17 @@ def format_spec(name: str, key: str, params: JsonDict) -> str:
     key: key of the model's estimator.
     params: parameters of the model's estimator.
     """
-    params = {k: v["map"] if isinstance(v, dict) and v.keys() == {"map"} else v for k, v in params.items()}
-    assignments = (f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in params.items())
-    return f"{name}={key}{':' if params else ''}{','.join(assignments)}"
+    spec = f"{name}={key}"
+    assignments = []
+    for param, value in params.items():
+        if isinstance(value, dict) and value.keys() == {"map"}:
+            value = value["map"]
+        if not isinstance(value, str):
+            value = json.dumps(value)
+        assignments.append(f"{param}={value}")
+    if not assignments:
+        return spec
+    return f"{spec}:{','.join(assignments)}"
 
 
 def parse_model_specs(texts: list[str] | None) -> ModelSpecs:
@@ -197,7 +207,10 @@ def check_model_specs(specs: ModelSpecs) -> None:
         if names.count(name) > 1:
             message = f"two models are called {name!r}; give each a name of its own."
             raise typer.BadParameter(message, param_hint="--model")
-        load(key, max_bytes=None) if key.endswith(SAVED_SUFFIX) else make(key, params)
+        if key.endswith(SAVED_SUFFIX):
+            load(key, max_bytes=None)
+        else:
+            make(key, params)
 
 
 def complete_specs(
@@ -223,19 +236,23 @@ def complete_specs(
     from stream_dr.evaluation.comparison import RIDGES, ridge_row_kind
 
     mapped = []
-    for name, key, params in specs:
-        if not key.endswith(SAVED_SUFFIX):
-            feature_map = params.get("feature_map", default_map)
-            if feature_map == {"map": "table"}:
-                feature_map = table_map_from_options
-            ridge: JsonDict = {}
-            if key == "lda" and not {"gamma", "shrinkage"} & params.keys():
-                kind = ridge_row_kind(first_block, feature_map)
-                if "words" in kind:
-                    ridge = RIDGES[kind]
-                    say(f"{name} learns {kind}, with a ridge: --model {format_spec(name, key, params | ridge)}.")
-            params = {**params, "feature_map": feature_map, **ridge}
-        mapped.append(NamedSpec(name, key, params))
+    for spec in specs:
+        name, key, params = spec
+        if key.endswith(SAVED_SUFFIX):
+            mapped.append(spec)
+            continue
+
+        feature_map = params.get("feature_map", default_map)
+        if feature_map == {"map": "table"}:
+            feature_map = table_map_from_options
+        ridge: JsonDict = {}
+        if key == "lda" and not {"gamma", "shrinkage"} & params.keys():
+            kind = ridge_row_kind(first_block, feature_map)
+            if "words" in kind:
+                ridge = RIDGES[kind]
+                shown = format_spec(name, key, params | ridge)
+                say(f"{name} learns {kind}, with a ridge: --model {shown}.")
+        mapped.append(NamedSpec(name, key, {**params, "feature_map": feature_map, **ridge}))
     return mapped
 
 

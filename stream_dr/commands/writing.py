@@ -63,9 +63,11 @@ def describe_shards(folder: str, manifest: Manifest) -> str:
     folder: path of the folder.
     manifest: manifest of the folder.
     """
-    kind = manifest.target_kind
-    labels = len(manifest.labels)
-    targets = "no targets" if kind is None else f"{kind} targets" + (f", {labels} labels" if labels else "")
+    targets = "no targets"
+    if manifest.target_kind is not None:
+        targets = f"{manifest.target_kind} targets"
+        if manifest.labels:
+            targets += f", {len(manifest.labels)} labels"
     return f"{folder}: {manifest.rows} rows × {manifest.width} features, {targets}, {len(manifest.shards)} shards"
 
 
@@ -173,8 +175,9 @@ def transform(
         data: Source
         total = 0
         if read_as.reads_as_shards(source):
-            data = shards = read_as.open_shards_as_one([source])
+            shards = read_as.open_shards_as_one([source])
             total = shards.rows
+            data = shards
         else:
             data, left_out = read_as.open_files_as_one([source]).only(opened.schema.names)
             if left_out:

@@ -134,7 +134,9 @@ def directory_figure_dict(
         raise InvalidParameter(f"there is no figure {kind!r}{did_you_mean(kind, KINDS)}; there are {', '.join(KINDS)}.")
 
     # Figures that are drawn from records.
-    history = list(directory.records.read() if records is None and kind in FROM_RECORDS else records or [])
+    history = list(records or [])
+    if records is None and kind in FROM_RECORDS:
+        history = directory.records.read()
     if kind == "progress":
         return progress_figure_dict(history, 600, "Progress")
     if kind == "accuracy":
@@ -170,36 +172,30 @@ def _projection_figure(
     if kind == "regularisation":
         return regularisation_figure_dict(projection, f"{name}: regularisation")
 
-    # The newest rows show the variance along the components of a linear projection.
-    # `linear` is None for other projections, without components, and without rows.
-    title = f"{name}: version {published.version}"
-    if newest is not None:
-        rows = newest
-    else:
-        rows = newest_rows(directory, options.rows)
-    is_linear = unmapped_projection(projection).kind == "linear"
-    linear = None
-    if is_linear and projection.n_components and rows.blocks:
-        linear = projection
+    if newest is None:
+        newest = newest_rows(directory, options.rows)
+    if kind == "projection":
+        title = f"{name}: version {published.version}"
+        projected = newest.project(projection)
+        max_rows = max(1, options.rows)
+        return projected_rows_figure(projected, newest.targets, options.dimensions, max_rows, 0, title)
 
+    # The newest rows show the variance along the components of a linear projection.
+    unmapped = unmapped_projection(projection)
+    shows_variance = unmapped.kind == "linear" and projection.n_components and newest.blocks
     if kind == "spectrum":
-        captured = None
-        if linear is not None:
-            captured = rows.cumulative_variance_shares(linear)
+        captured = newest.cumulative_variance_shares(projection) if shows_variance else None
         return spectrum_figure_dict(projection, f"{name}: spectrum", captured)
-    if kind == "loadings":
-        width = getattr(getattr(unmapped_projection(projection), "loadings", None), "shape", (0, 0))[1]
-        # The newest version may have fewer components than the caller's `component` needs.
-        component = min(options.component, max(0, width - 1))
-        names = None
-        if projection.kind != "mapped":
-            names = directory.schema.names
-        deviations = None
-        if linear is not None:
-            deviations = rows.input_column_deviations(linear)
-        return loadings_figure_dict(projection, component, 20, names, f"{name}: loadings", deviations)
-    projected = rows.project(projection)
-    return projected_rows_figure(projected, rows.targets, options.dimensions, max(1, options.rows), 0, title)
+
+    # The newest version may have fewer components than the caller's `component` needs.
+    component = 0
+    loadings = getattr(unmapped, "loadings", None)
+    if loadings is not None:
+        last = max(0, loadings.shape[1] - 1)
+        component = min(options.component, last)
+    names = directory.schema.names if projection.kind != "mapped" else None
+    deviations = newest.input_column_deviations(projection) if shows_variance else None
+    return loadings_figure_dict(projection, component, 20, names, f"{name}: loadings", deviations)
 
 
 def is_figure_on_page(kind: str, model: Model | None) -> bool:
@@ -225,12 +221,11 @@ def model_uncertainty_sentences(model: Model) -> list[str]:
 
 
 def _published_linear_projection(model: Model) -> Linear | None:
-    """Return the linear part of a model's published projection.
-
-    The result is None if nothing is published or the projection has no linear part.
-    """
+    """Return the linear part of a model's published projection, or None."""
     published = model.published
-    return linear_part_or_none(published.projection if published is not None else None)
+    if published is None:
+        return None
+    return linear_part_or_none(published.projection)
 
 
 class CachedFigure(NamedTuple):
@@ -297,15 +292,16 @@ class LiveFigures:
         extra_keys: keys and values that are added to the JSON object. They say what the browser
             may do.
         """
-        # Read the data and draw the figures.
+        page: JsonDict = {}
         model = self._directory.models.get(model_name or "")
         with self._lock:
             if time.monotonic() - self._status_at >= REFRESH_SECONDS:
                 self._status_at = time.monotonic()
                 self._status_json = orjson.dumps(self._status())
-            status = self._status_json
-            best = best_models(self._records.newest_records(), self._directory.models.keys())
-            newest, counts = NewestRows(-1), Counts()
+            page["told"] = orjson.Fragment(self._status_json)
+            best = best_models(self._records.newest_records(), self._directory.models)
+            newest = NewestRows(-1)
+            counts = Counts()
             if model is not None:
                 newest, counts = self._newest_labelled_rows(options.rows)
             kinds = [kind for kind in LIVE_KINDS if is_figure_on_page(kind, model)]
@@ -318,16 +314,10 @@ class LiveFigures:
             if drawn.tag not in tags_in_browser:
                 figures[kind]["figure"] = orjson.Fragment(drawn.figure)
 
-        return orjson.dumps(
-            {
-                "told": orjson.Fragment(status),
-                "figures": figures,
-                "counts": counts,
-                "sentences": [] if model is None else model_uncertainty_sentences(model),
-                "best": best and best._asdict(),
-                **extra_keys,
-            }
-        )
+        page |= {"figures": figures, "counts": counts}
+        page["sentences"] = model_uncertainty_sentences(model) if model is not None else []
+        page["best"] = best._asdict() if best is not None else None
+        return orjson.dumps(page | extra_keys)
 
     def _newest_labelled_rows(self, max_rows: int) -> tuple[NewestRows, Counts]:
         """Return the log's newest rows, and their label counts.
@@ -338,18 +328,23 @@ class LiveFigures:
         max_rows: maximum number of rows.
         """
         read_at, newest, counts = self._newest.get(max_rows, (0.0, NewestRows(-2), []))
-        if newest.position != self._directory.position and time.monotonic() - read_at >= REFRESH_SECONDS:
-            try:
-                newest = newest_rows(self._directory, max_rows)
-            # The log is damaged or a shard is missing. The status of the models shows the error.
-            except StreamDRError:
-                newest = NewestRows(self._directory.position)
-            counts = _count_rows_by_label(newest)
+        recently_read = time.monotonic() - read_at < REFRESH_SECONDS
+        if recently_read or newest.position == self._directory.position:
+            return newest, counts
 
-            others = {k: v for k, v in self._newest.items() if k != max_rows}
-            self._newest = {max_rows: (time.monotonic(), newest, counts), **others}
-            while len(self._newest) > 2:
-                self._newest.popitem()
+        try:
+            newest = newest_rows(self._directory, max_rows)
+        # The log is damaged or a shard is missing. The status of the models shows the error.
+        except StreamDRError:
+            newest = NewestRows(self._directory.position)
+        counts = _count_rows_by_label(newest)
+
+        # Remember the rows of the last two values of `max_rows`.
+        self._newest.pop(max_rows, None)
+        self._newest[max_rows] = (time.monotonic(), newest, counts)
+        if len(self._newest) > 2:
+            oldest = next(iter(self._newest))
+            del self._newest[oldest]
         return newest, counts
 
     def _cached_figure(
@@ -366,21 +361,29 @@ class LiveFigures:
         newest: newest rows of the log.
         """
         shown_model = None
-        if kind not in OF_ALL:
-            shown_model = model
+        model_id = None
         version = 0
-        if shown_model is not None:
-            version = shown_model.published_version
-        records = self._records.newest_records() if kind in FROM_RECORDS else ()
+        if model is not None and kind not in OF_ALL:
+            shown_model = model
+            model_id = model.id
+            version = model.published_version
 
-        # Collect the inputs of the figure. Only the first input changes when rows are learned.
-        inputs: tuple[object, ...] = {
-            "projection": (newest.position, options.rows, options.dimensions),
-            "loadings": (newest.position, options.rows, options.component),
-            "spectrum": (newest.position, options.rows),
-        }.get(kind, (self._records.seen,) if kind in FROM_RECORDS else ())
-        key = (kind, shown_model.id if shown_model is not None else None, *inputs[1:])
-        tag = f"{self._process_tag}.{kind}." + ".".join(map(str, (key[1], version, *inputs)))
+        # `position` and `version` change when rows are learned. The choices are the user's.
+        records: list[JsonDict] = []
+        position = None
+        choices = []
+        if kind in FROM_RECORDS:
+            records = self._records.newest_records()
+            position = self._records.seen
+        elif kind != "regularisation":
+            position = newest.position
+            choices.append(options.rows)
+        if kind == "projection":
+            choices.append(options.dimensions)
+        elif kind == "loadings":
+            choices.append(options.component)
+        key = (kind, model_id, *choices)
+        tag = ".".join(map(str, (self._process_tag, kind, model_id, version, position, *choices)))
 
         # Draw the figure if it is not in the cache, or if its data have changed.
         drawn = self._drawn.get(key)
@@ -390,10 +393,9 @@ class LiveFigures:
                 figure = directory_figure_dict(self._directory, kind, shown_model, options, newest, records)
             except StreamDRError as e:
                 figure = empty_figure(kind, str(e))
-            # Leave out the figure's template, because the page sets its own colours and fonts.
-            layout = {name: value for name, value in figure["layout"].items() if name != "template"}
-            page_figure = {"data": figure["data"], "layout": layout}
-            drawn = CachedFigure(tag, orjson.dumps(page_figure, default=_numpy_to_json_types), now)
+            # The page sets its own colours and fonts.
+            figure["layout"].pop("template")
+            drawn = CachedFigure(tag, orjson.dumps(figure, default=_numpy_to_json_types), now)
 
         # Put the figure at the end of the cache, and drop the least recently used figures.
         self._drawn[key] = drawn
@@ -414,12 +416,21 @@ def _count_rows_by_label(newest: NewestRows) -> Counts:
     if targets is None or targets.kind == "continuous":
         return []
 
-    rows = np.bincount(targets.codes[targets.codes >= 0], minlength=len(targets.labels))
-    order = np.argsort(-rows, kind="stable")
-    frequent = sorted(order[:MAX_LABELS].tolist(), key=lambda code: targets.labels[code])
-    counts = [(str(targets.labels[i]), int(rows[i])) for i in frequent if rows[i]]
-    rest = int(rows[order[MAX_LABELS:]].sum())
-    return counts + ([(f"{len(order) - MAX_LABELS} other labels", rest)] if rest else [])
+    labels = targets.labels
+    codes = targets.codes[targets.codes >= 0]
+    rows = np.bincount(codes, minlength=len(labels))
+    descending = np.argsort(-rows, kind="stable")
+    frequent = descending[:MAX_LABELS].tolist()
+    others = descending[MAX_LABELS:]
+
+    counts = []
+    for code in sorted(frequent, key=lambda code: labels[code]):
+        if rows[code]:
+            counts.append((str(labels[code]), int(rows[code])))
+    other_rows = int(rows[others].sum())
+    if other_rows:
+        counts.append((f"{len(others)} other labels", other_rows))
+    return counts
 
 
 def _numpy_to_json_types(value: object) -> object:
@@ -428,10 +439,9 @@ def _numpy_to_json_types(value: object) -> object:
     An array (n,) of numbers is converted to plotly's binary format, a dict of type and data.
     """
     if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iuf":
-        array = value
-        if value.dtype.kind in "iu":
-            array = value.astype(np.int32)
-        return {"dtype": array.dtype.str[1:], "bdata": base64.b64encode(array.tobytes()).decode()}
+        array = value.astype(np.int32) if value.dtype.kind in "iu" else value
+        encoded = base64.b64encode(array.tobytes())
+        return {"dtype": array.dtype.str[1:], "bdata": encoded.decode()}
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     raise TypeError(f"a figure holds a {type(value).__name__}")
@@ -506,14 +516,16 @@ def _report_html_parts(directory: Directory, max_rows: int, on_progress: Callabl
     options = FigureOptions(max_rows)
 
     # Yield the head of the page, the summary, and the figures of all models.
+    name = escape(directory.path.name)
     yield "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-    yield f"<title>stream_dr: {escape(directory.path.name)}</title><style>{_STYLE}</style>"
-    yield f"<script>{get_plotlyjs()}</script></head><body><h1>{escape(directory.path.name)}</h1>"
+    yield f"<title>stream_dr: {name}</title><style>{_STYLE}</style>"
+    yield f"<script>{get_plotlyjs()}</script></head><body><h1>{name}</h1>"
     yield from _summary_section(directory, records)
     yield from _stream_section(directory)
 
     for kind in OF_ALL:
-        yield from _figure_section(kind, draw_directory_figure(directory, kind, records=records))
+        figure = draw_directory_figure(directory, kind, records=records)
+        yield from _figure_section(kind, figure)
 
     # Yield a section for each model.
     for number, model in enumerate(_models_by_score(directory)):
@@ -537,39 +549,68 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
     """
     # A sentence on the best models.
     tested = directory.records.newest_scores()
-    best = best_models(records, directory.models.keys())
+    best = best_models(records, directory.models)
     if best is not None:
-        scores = tested.get(directory.models[best.models[0]].id, {})
+        first = directory.models[best.models[0]]
+        scores = tested.get(first.id, {})
         names = " and ".join(f"<b>{escape(name)}</b>" for name in best.models)
-        verb = "are best, within two standard errors"
-        if len(best.models) == 1:
-            verb = "is best"
+        verb = "is best" if len(best.models) == 1 else "are best, within two standard errors"
         score = f"{_accuracy_or_r2_text(scores)} on {scores.get('tested', 0):,} rows before they were learned"
         yield f"<p>{names} {verb}, since {_utc_text(best.since)}: {score}. "
         yield f"{directory.rows:,} rows, {len(directory.schema.labels):,} labels.</p>"
 
-    for model in _models_by_score(directory):
-        if weakness := tested.get(model.id, {}).get("weakness"):
+    models = _models_by_score(directory)
+    for model in models:
+        weakness = tested.get(model.id, {}).get("weakness")
+        if weakness:
             yield f"<p><b>{escape(model.name)}</b> is {weakness}.</p>"
 
     # A table of all models.
-    scores_heads = ("accuracy", "previous label", "most frequent label", "rows tested", "tested at")
-    heads = ("model", *scores_heads, "method", "rows", "components", "solution", "state")
-    yield "<table><tr>" + "".join(f"<th scope=col>{head}" for head in heads)
-    for model in _models_by_score(directory):
+    yield "<table><tr>" + "".join(f"<th scope=col>{head}" for head in _SUMMARY_HEADS)
+    for model in models:
         described = model.describe(directory.position)
-        scores = tested.get(model.id, {})
-        texts = ["–"] * 4
-        for i, name in enumerate(("baseline", "most_frequent")):
-            if scores.get(name) is not None:
-                texts[i] = f"{scores[name]:{'.1%' if 'accuracy' in scores else '.3f'}}"
-        if scores:
-            texts[2:] = [f"{scores['tested']:,}", _utc_text(scores["tested_at"])]
-        rows = f"{described['rows']:,}"
-        solution = (described["components"], described["solution"] or "–", described["state"].replace("_", " "))
-        cells = (model.name, _accuracy_or_r2_text(scores), *texts, described["estimator"], rows, *solution)
+        cells = _summary_cells(described, tested.get(model.id, {}))
         yield "<tr>" + "".join(f"<td>{escape(str(cell))}" for cell in cells)
     yield "</table>"
+
+
+_SUMMARY_HEADS = (
+    "model",
+    "accuracy",
+    "previous label",
+    "most frequent label",
+    "rows tested",
+    "tested at",
+    "method",
+    "rows",
+    "components",
+    "solution",
+    "state",
+)
+"""Heads of the columns of the summary's table."""
+
+
+def _summary_cells(described: JsonDict, scores: JsonDict) -> list[object]:
+    """Return a model's cells in the summary's table.
+
+    described: description of the model, as `Model.describe` returns it.
+    scores: last scores of the model, empty if it was not tested.
+    """
+    cells = [described["name"], _accuracy_or_r2_text(scores)]
+    form = ".1%" if "accuracy" in scores else ".3f"
+    for baseline in ("baseline", "most_frequent"):
+        text = "–"
+        if scores.get(baseline) is not None:
+            text = format(scores[baseline], form)
+        cells.append(text)
+
+    if scores:
+        cells += [f"{scores['tested']:,}", _utc_text(scores["tested_at"])]
+    else:
+        cells += ["–", "–"]
+    cells += [described["estimator"], f"{described['rows']:,}", described["components"]]
+    state = described["state"].replace("_", " ")
+    return [*cells, described["solution"] or "–", state]
 
 
 def _accuracy_or_r2_text(scores: JsonDict) -> str:
@@ -600,20 +641,31 @@ def _models_by_score(directory: Directory) -> list[Model]:
 
 
 def _stream_section(directory: Directory) -> Iterator[str]:
-    """Yield the HTML of the section on the stream.
-
-    The section is a table of the stream's log and schema.
-    """
+    """Yield the HTML of the table of the stream's log and schema."""
     schema = directory.schema
-    names = f" ({', '.join(schema.names[:20])}{' …' if len(schema.names) > 20 else ''})" if schema.names else ""
-    labels = ", ".join(map(str, sorted(schema.labels)[:50])) + (" …" if len(schema.labels) > 50 else "")
+    layout = schema.layout or "none yet"
+    rows = f"{layout}, {schema.features:,} features"
+    if schema.names:
+        rows += f" ({_shortened_list(schema.names, 20)})"
+    labels = "none"
+    if schema.labels:
+        labels = f"{len(schema.labels)}: {_shortened_list(sorted(schema.labels), 50)}"
+    weights = {None: "none yet", True: "yes", False: "no"}
+
     yield "<h2>The stream</h2>" + _html_key_value_table(
         ("log", f"positions {directory.log.first} to {directory.position}, {directory.rows:,} rows"),
-        ("rows", f"{schema.layout or 'none yet'}, {schema.features:,} features{names}"),
+        ("rows", rows),
         ("targets", schema.target_kind or "none yet"),
-        ("labels", f"{len(schema.labels)}: {labels}" if schema.labels else "none"),
-        ("weights", {None: "none yet", True: "yes", False: "no"}[schema.weighted]),
+        ("labels", labels),
+        ("weights", weights[schema.weighted]),
     )
+
+
+def _shortened_list(values: Sequence[object], max_values: int) -> str:
+    text = ", ".join(map(str, values[:max_values]))
+    if len(values) > max_values:
+        text += " …"
+    return text
 
 
 def _model_section(directory: Directory, model: Model) -> Iterator[str]:
@@ -630,18 +682,17 @@ def _model_section(directory: Directory, model: Model) -> Iterator[str]:
         ("not in it", f"{described['stale_rows']:,} rows"),
         ("state's size", f"{described['bytes']:,} bytes"),
     ]
-    if (failure := model.failure) is not None:
+    failure = model.failure
+    if failure is not None:
         table_rows.append(("failed", f"at position {failure.position} ({failure.code}): {failure.message}"))
     yield f"<h2>{escape(model.name)}</h2>" + _html_key_value_table(*table_rows)
-    if sentences := model_uncertainty_sentences(model):
+    sentences = model_uncertainty_sentences(model)
+    if sentences:
         yield f"<p>{' '.join(sentences)}</p>"
 
 
 def _html_key_value_table(*rows: tuple[str, object]) -> str:
-    """Return the HTML of a table of names and values.
-
-    rows: pairs (name, value).
-    """
+    """Return the HTML of a table of pairs (name, value)."""
     cells = (f"<tr><th scope=row>{name}<td>{escape(str(value))}" for name, value in rows)
     return f"<table>{''.join(cells)}</table>"
 

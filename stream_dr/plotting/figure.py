@@ -17,8 +17,16 @@ from stream_dr.projection import Linear, Mapped
 from stream_dr.uncertainty import ComponentSpread
 
 COLOURS = (
-    *("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951"),
-    *("#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0"),
+    "#4269d0",
+    "#efb118",
+    "#ff725c",
+    "#6cc5b0",
+    "#3ca951",
+    "#ff8ab7",
+    "#a463f2",
+    "#97bbf5",
+    "#9c6b4e",
+    "#9498a0",
 )
 """Colours of classes and models, in order.
 
@@ -60,8 +68,11 @@ def plotly_escaped_text(value: object) -> str:
 
     value: a name, a label or an error.
     """
-    line = " ".join(str(value).split()) or "(empty)"
-    return html.escape(line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…", quote=False)
+    words = str(value).split()
+    line = " ".join(words) or "(empty)"
+    if len(line) > MAX_TEXT:
+        line = line[: MAX_TEXT - 1] + "…"
+    return html.escape(line, quote=False)
 
 
 def title_of_model(figure_name: str, model: object) -> str:
@@ -107,8 +118,8 @@ def empty_figure(title: str, reason: str) -> FigureDict:
 
     reason: the reason, which is shown as text in the middle of the figure.
     """
-    place = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
-    note = {"text": plotly_escaped_text(reason), "showarrow": False} | place
+    note = {"text": plotly_escaped_text(reason), "showarrow": False}
+    note |= {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
     hidden = {"visible": False}
     return figure_dict([], title, annotations=[note], xaxis=hidden, yaxis=hidden)
 
@@ -176,10 +187,10 @@ def figure_loadings(model: Any, array_name: Literal["loadings", "eigenvalues"]) 
     array_name: name of the array to return.
     """
     values = getattr(unmapped_projection(model), array_name, None)
-    if values is None and array_name == "loadings" and hasattr(model, "components_"):
-        values = np.asarray(model.components_).T
     if values is None and array_name == "eigenvalues":
         values = getattr(model, "explained_variance_", None)
+    elif values is None and hasattr(model, "components_"):
+        values = np.transpose(model.components_)
     if values is None:
         return None
     return np.asarray(values, dtype=np.float64)

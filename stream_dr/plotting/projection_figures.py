@@ -83,7 +83,6 @@ def loadings_figure_dict(
     feature_deviations: standard deviations (features,) by which the loadings are multiplied, or
         None. A feature that hardly varies has little effect, even if its loading is large.
     """
-    # Choose the values to draw: scores of selected features, or loadings of the component.
     projection = unmapped_projection(model)
     half_widths = None
     if isinstance(projection, Columns):
@@ -92,36 +91,56 @@ def loadings_figure_dict(
         label = "score"
     else:
         matrix = figure_loadings(model, "loadings")
-        if matrix is None or not matrix.shape[1]:
-            reason = "no loadings: it projects by similar rows"
-            if matrix is not None:
-                reason = "no component yet"
-            return empty_figure(title, reason)
-        if not 0 <= component < matrix.shape[1]:
-            raise InvalidParameter(f"component={component}; there are 0 … {matrix.shape[1] - 1}.")
+        if matrix is None:
+            return empty_figure(title, "no loadings: it projects by similar rows")
+        n_features, n_components = matrix.shape
+        if not n_components:
+            return empty_figure(title, "no component yet")
+        if not 0 <= component < n_components:
+            raise InvalidParameter(f"component={component}; there are 0 … {n_components - 1}.")
 
-        features = np.arange(len(matrix))
+        features = np.arange(n_features)
         values = matrix[:, component]
         label = "loading"
         note, half_widths = _error_bars(model, component)
         title += f" · component {component + 1}{note}"
         if feature_deviations is not None:
             values = values * feature_deviations
-            if half_widths is None:
-                half_widths = None
-            else:
-                half_widths = half_widths * feature_deviations
             label = "loading × standard deviation"
+            if half_widths is not None:
+                half_widths = half_widths * feature_deviations
 
-    # Draw the largest values as bars, in reversed order. Plotly draws the first bar at the bottom.
-    largest = np.argsort(-np.abs(values), kind="stable")[:max_features][::-1]
-    colours = [COLOURS[0] if value >= 0 else COLOURS[2] for value in values[largest]]
-    bars = {"type": "bar", "orientation": "h", "x": values[largest], "marker": {"color": colours}, "hoverinfo": "x+y"}
-    bars["y"] = _distinct_feature_labels(features[largest].tolist(), _feature_names(model, feature_names))
-    if half_widths is not None:
-        bars["error_x"] = {"type": "data", "array": half_widths[largest], "thickness": 1.5, "color": COLOURS[9]}
+    names = _feature_names(model, feature_names)
+    bars = _feature_bars(features, values, names, max_features, half_widths)
     axis = {"automargin": True, "type": "category", "dtick": 1, "tickfont": {"size": 10}}
     return figure_dict([bars], title, xaxis=titled_axis(label), yaxis=axis, showlegend=False)
+
+
+def _feature_bars(
+    features: np.ndarray,
+    values: np.ndarray,
+    names: Sequence[object],
+    max_features: int,
+    half_widths: np.ndarray | None,
+) -> Trace:
+    """Return the largest values as horizontal bars.
+
+    features: numbers of the features that have the values.
+    half_widths: half the width of each value's error bar, or None.
+    names: names of all features.
+    """
+    # Plotly draws the first bar at the bottom, so the largest value is the last.
+    descending = np.argsort(-np.abs(values), kind="stable")
+    largest = descending[:max_features][::-1]
+    shown = values[largest]
+    colours = np.where(shown >= 0, COLOURS[0], COLOURS[2])
+    labels = _distinct_feature_labels(features[largest].tolist(), names)
+
+    bars = {"type": "bar", "orientation": "h", "x": shown, "y": labels, "hoverinfo": "x+y"}
+    bars["marker"] = {"color": colours.tolist()}
+    if half_widths is not None:
+        bars["error_x"] = {"type": "data", "array": half_widths[largest], "thickness": 1.5, "color": COLOURS[9]}
+    return bars
 
 
 def _error_bars(model: Any, component: int) -> tuple[str, np.ndarray | None]:
@@ -179,9 +198,17 @@ def _distinct_feature_labels(feature_indices: list[int], all_names: Sequence[obj
     feature_indices: numbers of the features.
     all_names: names of all features.
     """
-    labels = [plotly_escaped_text(all_names[i]) if i < len(all_names) else f"feature {i}" for i in feature_indices]
-    pairs = zip(feature_indices, labels, strict=True)
-    return [f"{name} ({i})" if labels.count(name) > 1 else name for i, name in pairs]
+    labels = []
+    for i in feature_indices:
+        label = plotly_escaped_text(all_names[i]) if i < len(all_names) else f"feature {i}"
+        labels.append(label)
+
+    distinct = []
+    for i, label in zip(feature_indices, labels, strict=True):
+        if labels.count(label) > 1:
+            label = f"{label} ({i})"
+        distinct.append(label)
+    return distinct
 
 
 def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
@@ -211,53 +238,54 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
     cumulative_shares: (components,). Entry i is the share of all variance that components 0 to i
         capture together. None means that the share is computed as in `spectrum`.
     """
-    # Compute the cumulative shares of the eigenvalues.
     values = figure_loadings(model, "eigenvalues")
-    if values is None or not len(values):
-        return empty_figure(title, "no eigenvalues: " + ("no component yet" if values is not None else "it has none"))
+    if values is None:
+        return empty_figure(title, "no eigenvalues: it has none")
+    if not len(values):
+        return empty_figure(title, "no eigenvalues: no component yet")
 
-    ratio = getattr(model, "explained_variance_ratio_", None)
-    positive = np.maximum(values, 0.0)
-    total = positive.sum()
-    shares = np.asarray(ratio) if ratio is not None else positive / total if total else positive
-    number = np.arange(1, len(values) + 1)
-    if cumulative_shares is None:
-        shares = np.cumsum(shares)
-    else:
-        shares = cumulative_shares
-    of = "these components"
-    if ratio is not None or cumulative_shares is not None:
-        of = "all variance"
-
+    numbers = np.arange(1, len(values) + 1)
+    bars: Trace = {"type": "bar", "x": numbers, "y": values, "name": "eigenvalue"}
+    bars["marker"] = {"color": COLOURS[0]}
     # One bar alone would fill the figure.
-    width = min(0.8, 0.2 * len(values))
-    bars = {
-        "type": "bar",
-        "x": number,
-        "y": values,
-        "name": "eigenvalue",
-        "marker": {"color": COLOURS[0]},
-        "width": width,
-    }
-    line = {"color": COLOURS[2]}
-    traces = [bars, scatter_trace(f"captured share of {of}", number[: len(shares)], shares, line=line, yaxis="y2")]
+    bars["width"] = min(0.8, 0.2 * len(values))
+    traces = [bars, _share_line(model, values, cumulative_shares)]
+
     spread = component_spread_or_none(model)
     if spread is not None:
         # The marks show the eigenvalues minus their estimated bias.
         half_widths = _confidence_half_widths(spread.eigenvalues_std, spread)
         error_bars = {"type": "data", "array": half_widths, "thickness": 1.5}
-        marks = scatter_trace("95 % interval", number, spread.eigenvalues, "markers", error_y=error_bars)
-        traces.append(marks | {"marker": {"color": COLOURS[1]}})
+        marks = scatter_trace("95 % interval", numbers, spread.eigenvalues, "markers", error_y=error_bars)
+        marks["marker"] = {"color": COLOURS[1]}
+        traces.append(marks)
 
-    ticks = {"tickformat": ".0%", "dtick": 0.25, "tickmode": "linear"}
+    number_axis = whole_number_axis("component", len(values))
+    number_axis["range"] = [0.5, len(values) + 0.5]
+    share_axis: JsonDict = {"overlaying": "y", "side": "right", "automargin": True, "showgrid": False}
+    share_axis |= {"range": [0, 1.05], "tickformat": ".0%", "dtick": 0.25, "tickmode": "linear"}
     return figure_dict(
-        traces,
-        title,
-        xaxis=whole_number_axis("component", len(values)) | {"range": [0.5, len(values) + 0.5]},
-        yaxis=titled_axis("eigenvalue"),
-        yaxis2={"overlaying": "y", "side": "right", "automargin": True, "range": [0, 1.05], "showgrid": False} | ticks,
-        legend=LEGEND_ABOVE,
+        traces, title, xaxis=number_axis, yaxis=titled_axis("eigenvalue"), yaxis2=share_axis, legend=LEGEND_ABOVE
     )
+
+
+def _share_line(model: Any, eigenvalues: np.ndarray, cumulative_shares: np.ndarray | None) -> Trace:
+    """Return the line of the cumulative shares, as `spectrum` defines them."""
+    shares = cumulative_shares
+    whole = "all variance"
+    if shares is None:
+        ratio = getattr(model, "explained_variance_ratio_", None)
+        if ratio is None:
+            whole = "these components"
+            ratio = np.maximum(eigenvalues, 0.0)
+            total = ratio.sum()
+            if total:
+                ratio = ratio / total
+        shares = np.cumsum(ratio)
+
+    numbers = np.arange(1, len(shares) + 1)
+    line = {"color": COLOURS[2]}
+    return scatter_trace(f"captured share of {whole}", numbers, shares, line=line, yaxis="y2")
 
 
 def regularisation(model: Any, *, title: str | None = None) -> go.Figure:
@@ -290,18 +318,21 @@ def regularisation_figure_dict(model: Any, title: str) -> FigureDict:
         choice = projection.choice
     if choice is None:
         return empty_figure(title, "no parameter was chosen by cross-validation")
-    x, axis = choice.values, whole_number_axis("number of components", len(choice.values))
     if choice.parameter == "gamma":
         x, axis = _ridge_positions(choice.values)
+    else:
+        x = choice.values
+        axis = whole_number_axis("number of components", len(x))
 
     texts = [f"{choice.parameter} = {number_text(value)}" for value in choice.values]
-    at = [choice.chosen]
     error_bars = {"type": "data", "array": choice.std_error, "thickness": 1}
-    line = scatter_trace(
-        "error, with its standard error", x, choice.mean, line={"color": COLOURS[0]}, error_y=error_bars
-    )
+    style = {"color": COLOURS[0]}
+    line = scatter_trace("error, with its standard error", x, choice.mean, line=style, error_y=error_bars)
     line |= {"text": texts, "hoverinfo": "text+y"}
-    mark = scatter_trace(f"chosen: {texts[choice.chosen]}", x[at], choice.mean[at], "markers", hoverinfo="name+y")
+
+    chosen = [choice.chosen]
+    name = f"chosen: {texts[choice.chosen]}"
+    mark = scatter_trace(name, x[chosen], choice.mean[chosen], "markers", hoverinfo="name+y")
     mark["marker"] = {"color": COLOURS[2], "size": 12, "symbol": "diamond"}
     return figure_dict([line, mark], title, xaxis=axis, yaxis=titled_axis("error"), legend=LEGEND_ABOVE)
 
@@ -317,9 +348,14 @@ def _ridge_positions(ridges_from_zero: np.ndarray) -> tuple[np.ndarray, JsonDict
     # All ridges are 0 if no column varies.
     smallest = ridges_from_zero[1] or 1.0
     x = np.maximum(ridges_from_zero, smallest / 10)
-    powers = np.arange(np.ceil(np.log10(smallest)), np.log10(x[-1]) + 1e-9)
-    names = ["0", *(f"10<sup>{power:.0f}</sup>" for power in powers)]
-    return x, titled_axis("gamma", type="log", tickvals=[x[0], *10.0**powers], ticktext=names)
+    first = np.ceil(np.log10(smallest))
+    # The last power of ten may be the largest ridge, in spite of rounding.
+    last = np.log10(x[-1]) + 1e-9
+    powers = np.arange(first, last)
+    ticks = [x[0], *10.0**powers]
+    names = ["0"]
+    names += [f"10<sup>{power:.0f}</sup>" for power in powers]
+    return x, titled_axis("gamma", type="log", tickvals=ticks, ticktext=names)
 
 
 MAX_POINTS = 100_000
@@ -392,9 +428,7 @@ def projection(
     """
     z = model.apply(X) if hasattr(model, "apply") else model.transform(X)
     z = np.asarray(z, dtype=np.float64)
-    targets = None
-    if y is not None:
-        targets = parse_targets(y, len(z), KINDS)
+    targets = parse_targets(y, len(z), KINDS) if y is not None else None
     title = title or f"Projection by {plotly_escaped_text(type(model).__name__)}"
     return go.Figure(projected_rows_figure(z, targets, dimensions, most, seed, title))
 
@@ -414,44 +448,62 @@ def projected_rows_figure(
     """
     if dimensions not in (2, 3):
         raise InvalidParameter(f"dimensions={dimensions}; a projection is drawn in 2 or 3.")
-    if not projected_rows.size:
-        return empty_figure(title, "no rows yet" if not len(projected_rows) else "no component yet")
+    if not len(projected_rows):
+        return empty_figure(title, "no rows yet")
+    rows, components = projected_rows.shape
+    if not components:
+        return empty_figure(title, "no component yet")
 
     # Compute the class means before sampling, so that they include the rows that are not drawn.
-    # For a row with several labels, only the first label counts.
-    means: ClassMeans = {}
-    if targets is not None and targets.kind != "continuous":
-        codes = _first_label_codes(targets)
-        means = {int(code): projected_rows[codes == code].mean(axis=0) for code in np.unique(codes) if code >= 0}
-    rows = len(projected_rows)
+    means = _class_means(projected_rows, targets)
     if rows > max_rows:
-        drawn = np.sort(np.random.default_rng(seed).choice(rows, max_rows, replace=False))
-        projected_rows = projected_rows[drawn]
-        targets = None if targets is None else targets.take(drawn)
         title += f" · {max_rows:,} of {rows:,} rows, drawn at random"
+        drawn = np.random.default_rng(seed).choice(rows, max_rows, replace=False)
+        drawn.sort()
+        projected_rows = projected_rows[drawn]
+        if targets is not None:
+            targets = targets.take(drawn)
     else:
         title += f" · {rows:,} rows"
 
-    # Draw a histogram for one component, and points for several components.
-    if projected_rows.shape[1] == 1:
-        bars = {"type": "histogram", "opacity": 0.6}
-        groups = _group_rows_by_colour(targets, len(projected_rows), {})
-        traces = [
-            bars | {"x": projected_rows[g.rows, 0], "name": g.name, "marker": {"color": g.colour}} for g in groups
-        ]
-        axis_titles = {"xaxis": titled_axis("component 1"), "yaxis": titled_axis("rows")}
-        return figure_dict(traces, title, barmode="overlay", **axis_titles)
-    axes = "xyz"[: min(dimensions, projected_rows.shape[1])]
+    if components == 1:
+        return _histogram(projected_rows[:, 0], targets, title)
+    axes = "xyz"[: min(dimensions, components)]
     if targets is not None and targets.kind == "continuous":
-        traces = _continuous_traces(projected_rows, targets, axes)
+        traces = [_continuous_trace(projected_rows, targets, axes)]
     else:
         traces = _class_traces(projected_rows, targets, axes, means)
     titles = {f"{axis}axis": titled_axis(f"component {i + 1}") for i, axis in enumerate(axes)}
-    return figure_dict(traces, title, **({"scene": titles} if len(axes) == 3 else titles))
+    if len(axes) == 3:
+        return figure_dict(traces, title, scene=titles)
+    return figure_dict(traces, title, **titles)
 
 
 ClassMeans = dict[int, np.ndarray]
 """Mean of the projected rows of each class, by the code of its label."""
+
+
+def _class_means(projected_rows: np.ndarray, targets: Targets | None) -> ClassMeans:
+    """Return the mean of each class. Only a row's first label counts."""
+    means: ClassMeans = {}
+    if targets is None or targets.kind == "continuous":
+        return means
+    codes = _first_label_codes(targets)
+    for code in np.unique(codes[codes >= 0]).tolist():
+        rows = projected_rows[codes == code]
+        means[code] = rows.mean(axis=0)
+    return means
+
+
+def _histogram(values: np.ndarray, targets: Targets | None, title: str) -> FigureDict:
+    """Return a histogram of rows with one component, as a figure dict."""
+    traces = []
+    for group in _group_rows_by_colour(targets, len(values), {}):
+        bars = {"type": "histogram", "opacity": 0.6, "x": values[group.rows], "name": group.name}
+        bars["marker"] = {"color": group.colour}
+        traces.append(bars)
+    value_axis = titled_axis("component 1")
+    return figure_dict(traces, title, barmode="overlay", xaxis=value_axis, yaxis=titled_axis("rows"))
 
 
 class _ColourGroup(NamedTuple):
@@ -478,9 +530,10 @@ def _first_label_codes(targets: Targets) -> np.ndarray:
     """
     if targets.indptr is None:
         return targets.codes
-    counts = np.diff(targets.indptr)
-    codes = np.full(len(counts), -1)
-    codes[counts > 0] = targets.codes[targets.indptr[:-1][counts > 0]]
+    starts = targets.indptr[:-1]
+    labelled = np.diff(targets.indptr) > 0
+    codes = np.full(len(starts), -1)
+    codes[labelled] = targets.codes[starts[labelled]]
     return codes
 
 
@@ -500,22 +553,26 @@ def _group_rows_by_colour(targets: Targets | None, n_rows: int, class_means: Cla
     # One group for each of the largest classes.
     codes = _first_label_codes(targets)
     sizes = np.bincount(codes[codes >= 0], minlength=len(targets.labels))
-    largest = np.argsort(-sizes, kind="stable")[:MAX_CLASSES]
-    coloured = sorted((int(c) for c in largest if sizes[c]), key=lambda c: targets.labels[c])
+    descending = np.argsort(-sizes, kind="stable")
+    largest = [code for code in descending[:MAX_CLASSES].tolist() if sizes[code]]
+    coloured = sorted(largest, key=lambda code: targets.labels[code])
     groups = []
     for i, code in enumerate(coloured):
         name = plotly_escaped_text(targets.labels[code])
+        rows = np.flatnonzero(codes == code)
         colour = COLOURS[i % len(COLOURS)]
         symbol = SYMBOLS[i // len(COLOURS) % len(SYMBOLS)]
-        groups.append(_ColourGroup(name, np.flatnonzero(codes == code), colour, symbol, class_means.get(code)))
+        groups.append(_ColourGroup(name, rows, colour, symbol, class_means.get(code)))
 
     # One group for the other classes, and one for rows without a label.
-    others = np.flatnonzero((codes >= 0) & ~np.isin(codes, coloured))
+    is_other = (codes >= 0) & ~np.isin(codes, coloured)
+    others = np.flatnonzero(is_other)
     if len(others):
-        groups.append(_ColourGroup(f"{len(np.unique(codes[others]))} other labels", others, _OTHERS))
+        n_labels = len(np.unique(codes[others]))
+        groups.append(_ColourGroup(f"{n_labels} other labels", others, _OTHERS))
     unlabelled = np.flatnonzero(codes < 0)
     if len(unlabelled):
-        return [*groups, _ColourGroup("no label", unlabelled, _OTHERS, "circle-open")]
+        groups.append(_ColourGroup("no label", unlabelled, _OTHERS, "circle-open"))
     return groups
 
 
@@ -530,31 +587,35 @@ def _class_traces(
     axes: axes to draw: "xy" or "xyz".
     class_means: mean of each class, by the label's code.
     """
-    groups = _group_rows_by_colour(targets, len(projected_rows), class_means)
-    size = _marker_size(axes, len(projected_rows))
+    n_rows = len(projected_rows)
+    groups = _group_rows_by_colour(targets, n_rows, class_means)
+    size = _marker_size(axes, n_rows)
     traces = []
-    for g in groups:
-        symbol = g.symbol
+    for group in groups:
+        symbol = group.symbol
         # plotly has no triangle in 3-D plots.
         if symbol == "triangle-up" and len(axes) == 3:
             symbol = "circle"
-        marker: JsonDict = {"color": g.colour, "size": size, "opacity": 0.7, "symbol": symbol}
-        traces.append(_points_trace(g.name, projected_rows[g.rows], axes, len(projected_rows), marker))
+        marker: JsonDict = {"color": group.colour, "size": size, "opacity": 0.7, "symbol": symbol}
+        points = projected_rows[group.rows]
+        traces.append(_points_trace(group.name, points, axes, n_rows, marker))
 
     # Add the trace of the class means.
-    centred = [g for g in groups if g.mean is not None]
+    centred = [group for group in groups if group.mean is not None]
     if centred:
-        marker = {"color": [g.colour for g in centred], "size": _marker_size(axes, 0) + 6, "symbol": "x"}
+        means = np.array([group.mean for group in centred])
+        colours = [group.colour for group in centred]
         # No colour is set for the outline, so the page can set it to the colour of its text.
-        marker["line"] = {"width": 1.5}
-        means = np.array([g.mean for g in centred])
+        marker = {"color": colours, "size": _marker_size(axes, 0) + 6, "symbol": "x", "line": {"width": 1.5}}
         # Draw the means like the rows: plotly puts WebGL above SVG, which would hide SVG means.
-        trace = _points_trace("class means", means, axes, len(projected_rows), marker)
-        traces.append(trace | {"text": [g.name for g in centred], "hoverinfo": "text"})
+        trace = _points_trace("class means", means, axes, n_rows, marker)
+        trace["text"] = [group.name for group in centred]
+        trace["hoverinfo"] = "text"
+        traces.append(trace)
     return traces
 
 
-def _continuous_traces(projected_rows: np.ndarray, targets: Targets, axes: str) -> list[Trace]:
+def _continuous_trace(projected_rows: np.ndarray, targets: Targets, axes: str) -> Trace:
     """Return the plotly trace of rows that have continuous targets.
 
     The first column of the targets gives the colours.
@@ -567,9 +628,10 @@ def _continuous_traces(projected_rows: np.ndarray, targets: Targets, axes: str) 
     if targets.present is not None:
         values = np.where(targets.present, values, np.nan)
 
-    scale = {"colorscale": "Viridis", "showscale": True, "colorbar": {"title": {"text": "target"}}}
-    marker = {"color": values, "size": _marker_size(axes, len(projected_rows)), "opacity": 0.8} | scale
-    return [_points_trace("rows", projected_rows, axes, len(projected_rows), marker)]
+    n_rows = len(projected_rows)
+    marker = {"color": values, "size": _marker_size(axes, n_rows), "opacity": 0.8}
+    marker |= {"colorscale": "Viridis", "showscale": True, "colorbar": {"title": {"text": "target"}}}
+    return _points_trace("rows", projected_rows, axes, n_rows, marker)
 
 
 def _points_trace(name: str, points: np.ndarray, axes: str, n_rows: int, marker: JsonDict) -> Trace:
@@ -586,8 +648,10 @@ def _points_trace(name: str, points: np.ndarray, axes: str, n_rows: int, marker:
         kind = "scatter3d"
     elif n_rows > MAX_SVG_POINTS:
         kind = "scattergl"
-    coordinates = {axis: np.ascontiguousarray(points[:, i], dtype=np.float32) for i, axis in enumerate(axes)}
-    return {"type": kind, "mode": "markers", "name": name, "marker": marker} | coordinates
+    trace = {"type": kind, "mode": "markers", "name": name, "marker": marker}
+    for i, axis in enumerate(axes):
+        trace[axis] = np.ascontiguousarray(points[:, i], dtype=np.float32)
+    return trace
 
 
 def _marker_size(axes: str, n_rows: int) -> int:

@@ -7,7 +7,7 @@ model is tested, published or refined, or fails.
 import math
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import pairwise, starmap
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,7 +77,10 @@ def select_records(records: Sequence[JsonDict], kind: str, model_name: str | Non
 
     model_name: name of a model. If not None, only the records of this model are returned.
     """
-    return [r for r in records if r["kind"] == kind and (model_name is None or r.get("model") == model_name)]
+    selected = [record for record in records if record["kind"] == kind]
+    if model_name is None:
+        return selected
+    return [record for record in selected if record.get("model") == model_name]
 
 
 def record_time_for_plotly(record: JsonDict) -> str:
@@ -114,38 +117,55 @@ def progress_figure_dict(records: list[JsonDict], max_records: int, title: str) 
         return empty_figure(title, "no records yet: they are written while models learn")
     ticks = _thin_records(ticks, max_records)
 
-    # Draw the accuracy of always predicting the last label.
-    # All models of a record have one baseline, so the first value in the record is drawn.
-    traces: list[Trace] = []
-    baselines = [[m.get("baseline") for m in t["models"].values()] for t in ticks]
-    values = [next((value for value in of_models if value is not None), None) for of_models in baselines]
-    if any(value is not None for value in values):
-        times = list(map(record_time_for_plotly, ticks))
-        mode = "markers"
-        if len(times) > 1:
-            mode = "lines"
-        traces.append(scatter_trace("always the last label", times, values, mode, line=BASELINE, yaxis="y3"))
-
-    # Draw the lines and marks of each model.
-    names = list(dict.fromkeys(name for tick in ticks for name in tick["models"]))
+    traces = list(_baseline_line(ticks))
+    names = dict.fromkeys(name for tick in ticks for name in tick["models"])
     for i, name in enumerate(names):
-        traces += _model_lines(ticks, name, COLOURS[i % len(COLOURS)])
-        traces += _event_marks(records, ticks, name, COLOURS[i % len(COLOURS)], max_records)
+        colour = COLOURS[i % len(COLOURS)]
+        traces += _model_lines(ticks, name, colour)
+        traces += _event_marks(records, ticks, name, colour, max_records)
+    return figure_dict(traces, title, hovermode="x", dragmode="pan", **_progress_axes(ticks))
 
-    # Place the panels one above the other, with a common time axis.
+
+def _baseline_line(progress_records: list[JsonDict]) -> Iterator[Trace]:
+    """Yield the line of always predicting the last label, if it was tested."""
+    # All models of a record have one baseline, so the first value in the record is drawn.
+    values = []
+    for tick in progress_records:
+        baselines = [scores.get("baseline") for scores in tick["models"].values()]
+        known = [value for value in baselines if value is not None]
+        values.append(next(iter(known), None))
+    if all(value is None for value in values):
+        return
+
+    times = list(map(record_time_for_plotly, progress_records))
+    mode = "lines" if len(times) > 1 else "markers"
+    yield scatter_trace("always the last label", times, values, mode, line=BASELINE, yaxis="y3")
+
+
+def _progress_axes(progress_records: list[JsonDict]) -> JsonDict:
+    """Return the axes of the figure `progress`, by plotly's names."""
+    # The panels are one above the other.
     height = 1 / len(PANELS)
     axes: JsonDict = {}
     for i, (_, label, axis) in enumerate(reversed(PANELS)):
         domain = [i * height + 0.03, (i + 1) * height - 0.03]
         axes["yaxis" + axis[1:]] = titled_axis(label, domain=domain, anchor="x")
+
     axes["yaxis3"] |= {"range": [0, 1.02], "tickformat": ".0%"}
     axes["yaxis2"] |= {"rangemode": "tozero", "exponentformat": "SI"}
-    largest_lag = max((m["lag"] for tick in ticks for m in tick["models"].values()), default=0)
-    axes["yaxis"] |= {"rangemode": "tozero", "tickformat": ",d", "dtick": 1 if largest_lag <= 5 else None}
-    time = titled_axis("time (UTC)", type="date", anchor="y", rangeslider={"thickness": 0.06})
-    if len(ticks) == 1:
-        time["range"] = [record_time_for_plotly({"time": ticks[0]["time"] + seconds}) for seconds in (-30, 30)]
-    return figure_dict(traces, title, xaxis=time, hovermode="x", dragmode="pan", **axes)
+    axes["yaxis"] |= {"rangemode": "tozero", "tickformat": ",d", "dtick": None}
+    lags = [scores["lag"] for tick in progress_records for scores in tick["models"].values()]
+    if max(lags, default=0) <= 5:
+        axes["yaxis"]["dtick"] = 1
+
+    # All panels have one time axis. It is a minute long if there is a single record.
+    time_axis = titled_axis("time (UTC)", type="date", anchor="y", rangeslider={"thickness": 0.06})
+    if len(progress_records) == 1:
+        time = progress_records[0]["time"]
+        ends = [{"time": time - 30}, {"time": time + 30}]
+        time_axis["range"] = list(map(record_time_for_plotly, ends))
+    axes["xaxis"] = time_axis
+    return axes
 
 
 class BestModels(NamedTuple):
@@ -173,20 +193,24 @@ def best_models(records: list[JsonDict], model_names: Collection[str]) -> BestMo
     """
     best = None
     for tick in select_records(records, "progress"):
-        tested = {m: scores for m, scores in tick["models"].items() if m in model_names and scores.get("tested")}
-        good = [m for m in tested if not tested[m].get("weakness")]
-        ranked = sorted(good, key=lambda m: -score_or_minus_infinity(tested[m]))
-        if tested and not good:
-            best = None
-        elif ranked:
-            top = score_or_minus_infinity(tested[ranked[0]])
-            error = tested[ranked[0]].get("error") or 0.0
-            close = tuple(m for m in ranked if score_or_minus_infinity(tested[m]) >= top - 2 * error)
-            if best is not None and best.models[0] == ranked[0]:
-                since = best.since
-            else:
-                since = tick["time"]
-            best = BestModels(close, top, since)
+        measured = tick["models"]
+        tested = [name for name in measured if name in model_names and measured[name].get("tested")]
+        good = [name for name in tested if not measured[name].get("weakness")]
+        if not good:
+            if tested:
+                best = None
+            continue
+
+        scores = {name: score_or_minus_infinity(measured[name]) for name in good}
+        ranked = sorted(good, key=lambda name: -scores[name])
+        first = ranked[0]
+        error = measured[first].get("error") or 0.0
+        lowest = scores[first] - 2 * error
+        close = tuple(name for name in ranked if scores[name] >= lowest)
+        since = tick["time"]
+        if best is not None and best.models[0] == first:
+            since = best.since
+        best = BestModels(close, scores[first], since)
     return best
 
 
@@ -197,16 +221,19 @@ def score_or_minus_infinity(scores: JsonDict) -> float:
 
     scores: the model's part of a record, with the key "accuracy" or "r2".
     """
-    score = scores.get("accuracy", scores.get("r2"))
-    return -math.inf if score is None else score
+    score: float | None = scores.get("accuracy", scores.get("r2"))
+    if score is None:
+        return -math.inf
+    return score
 
 
 def _thin_records(records: list[JsonDict], max_records: int) -> list[JsonDict]:
-    """Return the last record and every n-th record before it.
-
-    The number n is chosen so that at most `max_records` records are returned.
-    """
-    return records[:: -1 if len(records) <= max_records else -(len(records) // max_records + 1)][::-1]
+    """Return the last record and every n-th one before it, at most `max_records`."""
+    if len(records) <= max_records:
+        return records
+    step = len(records) // max_records + 1
+    newest_first = records[::-step]
+    return newest_first[::-1]
 
 
 def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str) -> Iterator[Trace]:
@@ -219,14 +246,12 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
     """
     own_ticks = [tick for tick in progress_records if model_name in tick["models"]]
     times = list(map(record_time_for_plotly, own_ticks))
+    scores_of_ticks = [tick["models"][model_name] for tick in own_ticks]
     name = plotly_escaped_text(model_name)
-    mode = "lines"
-    if len(own_ticks) <= FEW:
-        mode = "lines+markers"
+    mode = "lines+markers" if len(own_ticks) <= FEW else "lines"
     for field, _, axis in PANELS:
         values = []
-        for tick in own_ticks:
-            scores = tick["models"][model_name]
+        for scores in scores_of_ticks:
             value = scores.get(field)
             if field == "score" and scores.get("tested"):
                 value = score_or_minus_infinity(scores)
@@ -254,11 +279,10 @@ def _event_marks(
     """
     start = progress_records[0]["time"]
     published = [r for r in select_records(records, "published", model_name) if r["time"] >= start]
-    records_of_mark = {
-        "version": _thin_records([r for r in published if r["solution"] != "refined"], max_marks),
-        "refined": [r for r in published if r["solution"] == "refined"],
-        "failed": [r for r in select_records(records, "failed", model_name) if r["time"] >= start],
-    }
+    refined = [r for r in published if r["solution"] == "refined"]
+    versions = [r for r in published if r["solution"] != "refined"]
+    failed = [r for r in select_records(records, "failed", model_name) if r["time"] >= start]
+    records_of_mark = {"version": _thin_records(versions, max_marks), "refined": refined, "failed": failed}
 
     # Make a trace of the marks of each type.
     name = plotly_escaped_text(model_name)
@@ -273,8 +297,9 @@ def _event_marks(
             texts = [f"failed: {plotly_escaped_text(record['code'])}" for record in marked]
         times = list(map(record_time_for_plotly, marked))
         points = scatter_trace(f"{name}: {mark}", times, [0] * len(marked), "markers", marker=marker, yaxis="y")
-        legend = {"legendgroup": name, "showlegend": mark != "version"}
-        yield points | legend | {"text": texts, "hoverinfo": "x+text+name", "cliponaxis": False}
+        points |= {"legendgroup": name, "showlegend": mark != "version"}
+        points |= {"text": texts, "hoverinfo": "x+text+name", "cliponaxis": False}
+        yield points
 
 
 def accuracy_figure_dict(records: list[JsonDict], model_names: Collection[str], title: str) -> FigureDict:
@@ -287,39 +312,43 @@ def accuracy_figure_dict(records: list[JsonDict], model_names: Collection[str], 
     records: records of the directory, oldest first.
     model_names: names of the models to draw.
     """
-    last = {r["model"]: r for r in select_records(records, "tested") if r["model"] in model_names and r["curve"]}
+    last = {}
+    for record in select_records(records, "tested"):
+        if record["model"] in model_names and record["curve"]:
+            last[record["model"]] = record
     if not last:
         return empty_figure(title, "not tested yet: rows with a target are, before they are learned")
 
     traces = []
+    points = []
     for i, name in enumerate(model_names):
         if name in last:
-            learned, scores = zip(*last[name]["curve"], strict=True)
+            curve = last[name]["curve"]
+            points += curve
+            learned, scores = zip(*curve, strict=True)
             line = {"color": COLOURS[i % len(COLOURS)]}
             traces.append(scatter_trace(plotly_escaped_text(name), learned, scores, line=line))
 
     # The axis is longer than the curves, so that it has ticks even if there is a single point.
-    points = np.array([point for f in last.values() for point in f["curve"]])
-    ends = [max(0.9, points[:, 0].min() / 2), max(10.0, 2 * points[:, 0].max())]
+    rows, values = np.transpose(points)
+    left = max(0.9, rows.min() / 2)
+    right = max(10.0, 2 * rows.max())
+    ends = [left, right]
+    rows_axis = titled_axis("rows learned", type="log", range=np.log10(ends).tolist(), tickformat="~s")
+    # Ticks are at 1, 2, 5, 10 and so on, or at powers of ten where these would overlap.
+    rows_axis["dtick"] = 1
+    if right < 200 * left:
+        rows_axis["dtick"] = "D2"
 
     # Draw the baseline, which always predicts the most frequent label.
-    newest = max(last.values(), key=lambda f: f["time"])
-    percent = {}
-    score_name = "R²"
-    if newest["most_frequent"] is not None:
-        constant = [newest["most_frequent"]] * 2
+    score_axis = titled_axis("R²", range=[min(0.0, values.min()), 1.02])
+    newest = max(last.values(), key=lambda record: record["time"])
+    most_frequent = newest["most_frequent"]
+    if most_frequent is not None:
+        constant = [most_frequent, most_frequent]
         traces.append(scatter_trace("always the most frequent label", ends, constant, "lines", line=BASELINE))
-        percent = {"tickformat": ".0%"}
-        score_name = "accuracy"
-
-    # Ticks at 1, 2, 5, 10 and so on, or at powers of ten where these would overlap.
-    ticks = {"dtick": "D2" if ends[1] < 200 * ends[0] else 1, "tickformat": "~s"}
-    return figure_dict(
-        traces,
-        title,
-        xaxis=titled_axis("rows learned", type="log", range=np.log10(ends).tolist()) | ticks,
-        yaxis=titled_axis(score_name, range=[min(0.0, points[:, 1].min()), 1.02]) | percent,
-    )
+        score_axis |= titled_axis("accuracy", tickformat=".0%")
+    return figure_dict(traces, title, xaxis=rows_axis, yaxis=score_axis)
 
 
 def confusion_figure_dict(records: list[JsonDict], model_id: int, title: str) -> FigureDict:
@@ -333,26 +362,35 @@ def confusion_figure_dict(records: list[JsonDict], model_id: int, title: str) ->
     records: records of the directory, oldest first.
     model_id: id of the model.
     """
-    tested = [r["confusion"] for r in select_records(records, "tested") if r["id"] == model_id and r["confusion"]]
-    if not tested:
+    confusion = None
+    for record in select_records(records, "tested"):
+        if record["id"] == model_id and record["confusion"]:
+            confusion = record["confusion"]
+    if confusion is None:
         return empty_figure(title, "not tested yet: rows with one label each are, before they are learned")
 
-    labels = [plotly_escaped_text(label) for label in tested[-1]["labels"]]
-    counts = np.array(tested[-1]["counts"], dtype=np.float64)
-    rows = np.array(tested[-1]["rows"], dtype=np.float64)
-    shares = counts / np.maximum(rows, 1.0)[:, None]
+    labels = list(map(plotly_escaped_text, confusion["labels"]))
+    counts = np.array(confusion["counts"])
+    rows = np.array(confusion["rows"])
+    shares = counts / np.maximum(rows, 1)[:, None]
+    texts = [list(map(_percent_or_empty, row)) for row in shares.tolist()]
 
     # Draw the shares as a heat map.
-    cells = {
-        "type": "heatmap", "x": labels, "y": labels, "z": shares.tolist(), "zmin": 0, "zmax": 1, "colorscale": _SHADES,
-        "text": [[f"{share:.0%}" if share else "" for share in row] for row in shares.tolist()], "texttemplate": "%{text}",
-        "customdata": counts.astype(int).tolist(), "showscale": False, "xgap": 1, "ygap": 1,
-        "hovertemplate": "%{y} given %{x}: %{customdata} rows, %{z:.1%}<extra></extra>",
-    }  # fmt: skip
+    cells = {"type": "heatmap", "x": labels, "y": labels, "z": shares.tolist(), "text": texts}
+    cells |= {"zmin": 0, "zmax": 1, "colorscale": _SHADES, "showscale": False, "xgap": 1, "ygap": 1}
+    cells["customdata"] = counts.astype(int).tolist()
+    cells["texttemplate"] = "%{text}"
+    cells["hovertemplate"] = "%{y} given %{x}: %{customdata} rows, %{z:.1%}<extra></extra>"
     axis = {"type": "category", "automargin": True, "dtick": 1, "tickfont": {"size": 10}}
     predicted_axis = titled_axis("given") | axis
     true_axis = titled_axis("true", autorange="reversed") | axis
     return figure_dict([cells], title, xaxis=predicted_axis, yaxis=true_axis)
+
+
+def _percent_or_empty(share: float) -> str:
+    if not share:
+        return ""
+    return f"{share:.0%}"
 
 
 def convergence(source: Any, model: str | None = None, *, title: str = "Convergence of refine") -> go.Figure:
@@ -399,13 +437,15 @@ def convergence_figure_dict(passes_by_model: dict[str, list[JsonDict]], title: s
         return empty_figure(title, "no refine has been recorded")
     traces = []
     for i, (name, passes) in enumerate(passes_by_model.items()):
-        prefix = ""
-        if name:
-            prefix = f"{plotly_escaped_text(name)}: "
+        prefix = f"{plotly_escaped_text(name)}: " if name else ""
         numbers = [p["number"] for p in passes]
-        for field, label, colour in (("residual", "residual", COLOURS[0]), ("angle", "angle (radians)", COLOURS[2])):
-            line = {"color": colour, "dash": _DASHES[i % len(_DASHES)]}
-            traces.append(scatter_trace(prefix + label, numbers, [p[field] or None for p in passes], line=line))
+        # A logarithmic axis has no place for 0.
+        residuals = [p["residual"] or None for p in passes]
+        angles = [p["angle"] or None for p in passes]
+        line = {"color": COLOURS[0], "dash": _DASHES[i % len(_DASHES)]}
+        traces.append(scatter_trace(f"{prefix}residual", numbers, residuals, line=line))
+        line = line | {"color": COLOURS[2]}
+        traces.append(scatter_trace(f"{prefix}angle (radians)", numbers, angles, line=line))
     axis = whole_number_axis("pass", max(map(len, passes_by_model.values())))
     return figure_dict(traces, title, xaxis=axis, yaxis={"type": "log", "exponentformat": "power"})
 
@@ -421,12 +461,14 @@ def last_refine_passes(records: list[JsonDict], only_model: str | None) -> dict[
     """
     runs: dict[str, list[JsonDict]] = {}
     for record in select_records(records, "pass", only_model):
+        name = record["model"]
         number = record["pass"]
-        passes = runs.get(record["model"], [])
+        passes = runs.setdefault(name, [])
         # Start a new run of passes if the number of the pass is not larger than the number before.
         # The passes of a refine are numbered in ascending order.
-        continued = bool(passes) and number > passes[-1]["number"]
-        runs[record["model"]] = [*(passes if continued else []), {**record, "number": number}]
+        if passes and number <= passes[-1]["number"]:
+            passes.clear()
+        passes.append({**record, "number": number})
     return runs
 
 
@@ -456,8 +498,13 @@ def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.
         return go.Figure(drift_figure_dict(load_records(source), model, title))
     if isinstance(source, str | Path | Directory) or any(isinstance(record, dict) for record in source):
         raise InvalidParameter("model=None; it must be the name of the model whose records are drawn.")
-    each = enumerate(starmap(principal_angles, pairwise(map(unmapped_projection, source))), 2)
-    angles_by_version = [(version, angles.tolist()) for version, angles in each if angles is not None]
+
+    projections = map(unmapped_projection, source)
+    angles_by_version = []
+    for version, (older, newer) in enumerate(pairwise(projections), 2):
+        angles = principal_angles(older, newer)
+        if angles is not None:
+            angles_by_version.append((version, angles.tolist()))
     return go.Figure(_drift_figure(angles_by_version, title))
 
 
@@ -467,8 +514,11 @@ def drift_figure_dict(records: list[JsonDict], model_name: str, title: str) -> F
     records: records of the directory, oldest first.
     model_name: name of the model.
     """
-    published = select_records(records, "published", model_name)
-    return _drift_figure([(f["version"], f["angles"]) for f in published if f.get("angles")], title)
+    angles_by_version = []
+    for record in select_records(records, "published", model_name):
+        if record.get("angles"):
+            angles_by_version.append((record["version"], record["angles"]))
+    return _drift_figure(angles_by_version, title)
 
 
 def _drift_figure(angles_by_version: list[tuple[int, list[float]]], title: str) -> FigureDict:
@@ -479,13 +529,12 @@ def _drift_figure(angles_by_version: list[tuple[int, list[float]]], title: str) 
     if not angles_by_version:
         return empty_figure(title, "no two versions of a linear projection yet")
 
-    degrees = [np.degrees(angles) for _, angles in angles_by_version]
     numbers = [version for version, _ in angles_by_version]
-    largest = [d.max() for d in degrees]
-    median = [np.median(d) for d in degrees]
-    traces = [
-        scatter_trace("largest angle", numbers, largest, line={"color": COLOURS[0]}),
-        scatter_trace("median angle", numbers, median, line={"color": COLOURS[2]}),
-    ]
-    axis = titled_axis("degrees to the version before", range=[0, 92])
-    return figure_dict(traces, title, xaxis=whole_number_axis("version", len(angles_by_version)), yaxis=axis)
+    degrees = [np.degrees(angles) for _, angles in angles_by_version]
+    largest = [angles.max() for angles in degrees]
+    median = list(map(np.median, degrees))
+    largest_line = scatter_trace("largest angle", numbers, largest, line={"color": COLOURS[0]})
+    median_line = scatter_trace("median angle", numbers, median, line={"color": COLOURS[2]})
+    version_axis = whole_number_axis("version", len(numbers))
+    angle_axis = titled_axis("degrees to the version before", range=[0, 92])
+    return figure_dict([largest_line, median_line], title, xaxis=version_axis, yaxis=angle_axis)

@@ -18,7 +18,7 @@ from stream_dr.estimators.fitting.mapping import merged_mapped_state
 from stream_dr.solve.conjugate_gradient import BlockSolve
 from stream_dr.solve.spectral import EPS, LeftSingularPairs, Rounding, left_singular_pairs
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
-from stream_dr.statistics.moments.state import MomentState
+from stream_dr.statistics.moments.state import Centred, MomentState
 from stream_dr.statistics.protocol import State
 
 SMALLEST_SCATTER = float(np.finfo(np.float64).tiny / EPS)
@@ -244,53 +244,63 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
         that the means of labels with fewer rows have no influence.
     """
     state = cast(MomentState, merged_mapped_state(state))
-    c = state.centred()
+    centred = state.centred()
+    m = _moments_of_all_rows(state, centred)
+    waiting = waiting_labels(state, min_class_rows)
+    if waiting.any():
+        m = _drop_waiting_means(m, waiting[m.present], centred.noise)
+    if not standardize:
+        return m
+
+    # Divide each column by its standard deviation, except constant columns.
+    factors = np.ones(len(m.mean))
+    varying_columns = m.rounding.varying_columns(m.diagonal)
+    factors[varying_columns] = np.sqrt(m.weight / m.diagonal[varying_columns])
+    return scale_moments(m, factors)
+
+
+def _moments_of_all_rows(state: MomentState, c: Centred) -> Moments:
+    """Return the moments of a state from its centred sums."""
     d = len(c.mean)
 
     # Treat columns of very small scatter as constant, because such a scatter has too few digits.
     # The sums of these columns are set to 0.
-    if c.diagonal is None:
-        diagonal = np.zeros(d)
-    else:
+    diagonal = np.zeros(d)
+    if c.diagonal is not None:
         diagonal = np.maximum(c.diagonal, 0.0)
     lost = np.flatnonzero((diagonal > 0.0) & (diagonal < SMALLEST_SCATTER))
     diagonal[lost] = 0.0
     _zero_features(lost, c.cross, c.scatter)
 
+    # Leave out target columns without weight.
     labelled = state.target_kind in ("class", "multilabel")
-    weights = np.ones(c.cross.shape[1])
-    labels: tuple[Label, ...] = ()
-    if labelled:
-        weights = c.label_weights
-        labels = tuple(compress(c.labels, weights > 0))
+    weights = c.label_weights if labelled else np.ones(c.cross.shape[1])
     present = weights > 0
+    labels = tuple(compress(c.labels, present)) if labelled else ()
     cross = c.cross if present.all() else c.cross[:, present]
 
     # Estimate rounding errors from the largest weight that the rows ever had.
     # Unlearning reduces the weight of the rows, but not the rounding errors.
     largest = max(state.scale * state.largest.weight, c.weight)
-    cancelled = 1.0
-    if c.weight > 0:
-        cancelled = float(np.sqrt(largest / c.weight))
+    cancelled = float(np.sqrt(largest / c.weight)) if c.weight > 0 else 1.0
     rounding = Rounding(np.sqrt(largest) * np.abs(c.mean), _lost_share(c.noise, diagonal), cancelled)
-
-    m = Moments(
-        float(c.weight), c.mean, diagonal, c.scatter, present, weights[present], c.target_mean[present],
-        cross, c.target_scatter[np.ix_(present, present)], labelled, np.ones(d), rounding,
-        np.zeros((d, 0)), labels, state.target_kind,
-    )  # fmt: skip
-
-    waiting = waiting_labels(state, min_class_rows)
-    if waiting.any():
-        m = _drop_waiting_means(m, waiting[present], c.noise)
-    if not standardize:
-        return m
-
-    # Divide each column by its standard deviation, except constant columns.
-    factors = np.ones(d)
-    varying_columns = m.rounding.varying_columns(m.diagonal)
-    factors[varying_columns] = np.sqrt(m.weight / m.diagonal[varying_columns])
-    return scale_moments(m, factors)
+    return Moments(
+        weight=float(c.weight),
+        mean=c.mean,
+        diagonal=diagonal,
+        scatter=c.scatter,
+        present=present,
+        label_weights=weights[present],
+        target_mean=c.target_mean[present],
+        cross=cross,
+        target_scatter=c.target_scatter[np.ix_(present, present)],
+        labelled=labelled,
+        scale=np.ones(d),
+        rounding=rounding,
+        scaled_waiting_means=np.zeros((d, 0)),
+        labels=labels,
+        kind=state.target_kind,
+    )
 
 
 def _zero_features(features: np.ndarray, cross: np.ndarray, scatter: np.ndarray | None) -> None:
@@ -299,6 +309,17 @@ def _zero_features(features: np.ndarray, cross: np.ndarray, scatter: np.ndarray 
     if scatter is not None:
         scatter[features] = 0.0
         scatter[:, features] = 0.0
+
+
+def _subtract_diagonal(moments: Moments, gone: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the diagonal minus `gone`, and a mask of the features that no longer vary."""
+    diagonal = moments.diagonal - gone
+    # Set the remaining scatter to 0 if it is only rounding error.
+    # Only rounding error remains of a column that varies only in rows of labels with few rows.
+    size = np.sqrt(moments.diagonal)
+    emptied = (gone > 0.0) & (diagonal <= 64 * EPS * size * (size + moments.rounding.shift))
+    diagonal[emptied] = 0.0
+    return diagonal, emptied
 
 
 def _lost_share(noise: float, diagonal: np.ndarray) -> float:
@@ -335,13 +356,7 @@ def _drop_waiting_means(moments: Moments, has_few_rows: np.ndarray, scatter_roun
 
     # Subtract the scatter that the means of these labels cause.
     roots = np.column_stack([waiting_cross / np.sqrt(few), taken / np.sqrt(total)])
-    gone = (roots**2).sum(axis=1)
-    diagonal = moments.diagonal - gone
-    # Set the remaining scatter to 0 if it is only rounding error.
-    # Only rounding error remains of a column that varies only in rows of labels with few rows.
-    size = np.sqrt(moments.diagonal)
-    emptied = (gone > 0.0) & (diagonal <= 64 * EPS * size * (size + moments.rounding.shift))
-    diagonal[emptied] = 0.0
+    diagonal, emptied = _subtract_diagonal(moments, (roots**2).sum(axis=1))
     scatter = None if moments.scatter is None else moments.scatter - roots @ roots.T
     cross = moments.cross[:, ready] + np.outer(taken / total, n)
     _zero_features(emptied, cross, scatter)

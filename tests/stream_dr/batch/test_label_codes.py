@@ -1,9 +1,11 @@
 """Labels are coded as a plain loop codes them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from stream_dr import OPLS, errors
+from stream_dr import LDA, OPLS, PCA, errors, table
 from stream_dr.batch.targets import class_targets, label_array, multilabel_targets
 
 RANDOM = np.random.default_rng(0)
@@ -120,3 +122,28 @@ def test_integers_of_any_type_are_coded_as_a_list_of_them(kind: type) -> None:
             assert codes.dtype == np.int32
             assert codes.tolist() == listed.codes.tolist()
             assert present is None
+
+
+DATE = np.datetime64("2020-01-01", "ns")
+
+
+@pytest.mark.parametrize(
+    ("labels", "types"),
+    [
+        ([DATE, np.int64(3)], "datetime64, int"),
+        ([np.int64(3), DATE], "datetime64, int"),
+        ([DATE, np.bool_(True)], "bool, datetime64"),
+        ([DATE, DATE], "datetime64"),
+        ([np.timedelta64(1, "s"), np.int64(3)], "int, timedelta"),
+    ],
+)
+def test_dates_of_numpy_are_no_labels(labels: list[Any], types: str) -> None:
+    with pytest.raises(errors.InvalidTargets, match=f"labels are of type {types};"):
+        LDA().fit(np.eye(2), labels)
+    with pytest.raises(errors.InvalidTargets, match="labels are of type"):
+        OPLS().fit(np.eye(2), [labels, labels])
+
+
+def test_dates_of_numpy_beside_numbers_are_no_column() -> None:
+    with pytest.raises(errors.SchemaMismatch, match=r"row 1, column a is np\.int64\(3\)"):
+        PCA(feature_map=table()).fit([{"a": DATE}, {"a": np.int64(3)}])
