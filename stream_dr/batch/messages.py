@@ -463,7 +463,7 @@ class _MessageChecker:
         text = field.text(0)
         self._count_entries(1, len(text))
         try:
-            name = str(text, "utf8")
+            column = str(text, "utf8")
         except UnicodeDecodeError as e:
             raise MalformedInput("the name of an Arrow column is not UTF-8; write the stream anew.") from e
         code = field.number_or_zero(2, "<B")
@@ -476,7 +476,6 @@ class _MessageChecker:
         # Read up to two nested fields, because a supported type has at most one.
         # The elements of a list are no lists.
         inner = list(islice(field.vector_of_tables(5), 2))
-        column = name
         shown = kind
         is_supported = kind in _SUPPORTED and len(inner) == (kind in _LISTS)
         if enclosing_column is not None:

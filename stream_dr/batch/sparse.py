@@ -125,13 +125,14 @@ def stack_rows(upper: Any, lower: Any, n_columns: int) -> Any:
     """
     import scipy.sparse as sp
 
-    if not is_sparse(upper):
-        if is_sparse(lower):
-            lower = lower.toarray()
-        parts = [pad_with_zero_columns(X, n_columns) for X in (upper, lower)]
-        return np.vstack(parts, dtype=np.float64)
-    parts = [pad_with_zero_columns(sp.csr_matrix(X), n_columns) for X in (upper, lower)]
-    return sp.vstack(parts, format="csr", dtype=np.float64)
+    if is_sparse(upper):
+        lower = sp.csr_matrix(lower)
+    elif is_sparse(lower):
+        lower = lower.toarray()
+    parts = [pad_with_zero_columns(X, n_columns) for X in (upper, lower)]
+    if is_sparse(upper):
+        return sp.vstack(parts, format="csr", dtype=np.float64)
+    return np.vstack(parts, dtype=np.float64)
 
 
 def row_of_entry(indptr: np.ndarray, entry: int) -> int:

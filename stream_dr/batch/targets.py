@@ -359,7 +359,7 @@ def select_entries(indptr: np.ndarray, row_indices: np.ndarray) -> tuple[np.ndar
     """
     counts = np.diff(indptr)[row_indices]
     taken = np.append(0, counts).cumsum()
-    # Entry j of a row is entry `shift` + j of the original arrays, where j counts all rows.
+    # The entries of a selected row lie `shift` places further on in the original arrays.
     shifts = indptr[row_indices] - taken[:-1]
     return taken, np.repeat(shifts, counts) + np.arange(taken[-1])
 

@@ -518,7 +518,7 @@ def maps_without_statistics(table_map: TableMap, state: TableState, rows: pa.Rec
     if state.mixed:
         return False
     for column in state.columns:
-        # A batch without the column has no value in it.
+        # A column that the batch lacks counts as if it used statistics.
         values = find_column(rows, column.name)
         has_text = values is None or values.null_count < len(values)
         has_gap = values is None or values.null_count > 0
