@@ -318,12 +318,14 @@ def _targets_of_floats(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind
     one_label = "class" in allowed_kinds and not {"multilabel", "continuous"} <= set(allowed_kinds)
 
     # Floats are measurements if that is decided, or if they cannot be labels.
-    if settled_kind == "continuous" or (settled_kind is None and not (one_label and whole)):
-        if settled_kind is None and "continuous" not in allowed_kinds:
+    if settled_kind is None and not (one_label and whole):
+        if "continuous" not in allowed_kinds:
             raise InvalidTargets(
                 "Unknown label type: continuous. Targets are numbers that are not whole; this estimator needs "
                 "labels: pass str, int or bool."
             )
+        settled_kind = "continuous"
+    if settled_kind == "continuous":
         return continuous_targets(y, present)
 
     # The floats are labels. Labels must be whole numbers that a float represents exactly.

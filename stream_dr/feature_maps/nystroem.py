@@ -375,11 +375,13 @@ class Nystroem(FeatureMap):
         chosen = []
         for i in range(block.rows):
             remaining = first - landmarks.seen - i
-            if remaining <= 0 or draws[i] * remaining < self.max_landmarks - picked:
-                picked += remaining > 0
-                # A row of weight 0 counts as drawn, but does not become a landmark.
-                if block.weights is None or block.weights[i] > 0:
-                    chosen.append(i)
+            if remaining > 0:
+                if draws[i] * remaining >= self.max_landmarks - picked:
+                    continue
+                picked += 1
+            # A row of weight 0 counts as drawn, but does not become a landmark.
+            if block.weights is None or block.weights[i] > 0:
+                chosen.append(i)
         return np.array(chosen, dtype=np.int64), picked
 
 
