@@ -286,7 +286,7 @@ class BodyLimitsMiddleware:
         try:
             await self.app(scope, receive, send)
         finally:
-            self.memory.bytes -= body.bytes
+            self.memory.bytes -= body.reserved_bytes
 
 
 class _Body:
@@ -306,7 +306,7 @@ class _Body:
             raise _too_large_error(limit, f"{declared_bytes:,}")
         memory.reserve_bytes(declared_bytes)
 
-        self.bytes = declared_bytes
+        self.reserved_bytes = declared_bytes
         self._memory = memory
         self._limit = limit
         self._seconds = timeout_seconds
@@ -336,8 +336,8 @@ class _Body:
         self._complete = not message.get("more_body", False)
         if self._received_bytes > self._limit.bytes:
             raise _too_large_error(self._limit, f"more than {self._limit.bytes:,}")
-        if self._received_bytes > self.bytes:
-            self._reserve_bytes(self._received_bytes - self.bytes)
+        if self._received_bytes > self.reserved_bytes:
+            self._reserve_bytes(self._received_bytes - self.reserved_bytes)
         return message
 
     def count_decompressed(self, n_bytes: int) -> None:
@@ -353,8 +353,8 @@ class _Body:
         self._reserve_bytes(n_bytes)
 
     def _reserve_bytes(self, n_bytes: int) -> None:
-        self._memory.reserve_bytes(n_bytes, self.bytes)
-        self.bytes += n_bytes
+        self._memory.reserve_bytes(n_bytes, self.reserved_bytes)
+        self.reserved_bytes += n_bytes
 
 
 async def _receive_decompressed(body: _Body, encoding: str) -> Message:

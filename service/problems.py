@@ -60,7 +60,7 @@ _log = logging.getLogger("service")
 
 
 class ServiceError(fastapi.HTTPException):
-    """Error of the service itself.
+    """Error that only the service raises, and not the library.
 
     Parameters
     ----------

@@ -320,7 +320,7 @@ class ModelState(BaseModel):
     versions: list[int] = Field(description="versions that are still stored")
     published_position: int | None = Field(description="position of the last event that the projection includes")
     components: int = Field(description="number of components of the projection")
-    classes: list[Label] = Field(description="labels that are classes")
+    classes: list[Label] = Field(description="labels of learned rows, those of `classes_waiting` included")
     class_rows: list[int] | None = Field(description="number of rows learned of each class")
     classes_waiting: list[Label] = Field(description="labels with too few rows to be classes")
     eigenvalues: list[float] = Field(description="eigenvalue of each component")

@@ -285,7 +285,7 @@ class AppState:
 
     @property
     def warming(self) -> list[str]:
-        """Names of the models of the start that are being compiled."""
+        """Names of models whose functions are still being compiled since the service started."""
         return [m.name for m in self.directory.models.values() if m.status == "warming" and m.id in self.first_ids]
 
     async def parse_batch(

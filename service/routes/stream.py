@@ -139,7 +139,7 @@ async def _overview_events(app_state: AppState) -> AsyncIterator[str]:
     """Yield a server-sent event when the directory's overview changes.
 
     If nothing changes for KEEP_ALIVE_INTERVAL seconds, yield a comment, so that the connection
-    stays open. While models learn, the interval is MAX_LEARNING_INTERVAL.
+    stays open. While models learn, look for changes every MAX_LEARNING_INTERVAL seconds.
     """
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()
@@ -328,6 +328,7 @@ def _label_counts(model: schemas.ModelState) -> JsonDict:
 
     `class_rows` and `classes_waiting` are empty if the model's method does not count rows.
     """
+    # `model.classes` has all labels, also those that wait to become a class.
     rows = dict(zip(model.classes, model.class_rows or (), strict=False))
     labels = sorted(rows, key=lambda label: -rows[label])
     waiting = [label for label in model.classes_waiting if label in rows]

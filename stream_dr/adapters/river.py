@@ -129,8 +129,9 @@ class RiverTransformer(base.MiniBatchTransformer):
 
     def __init__(self, estimator: Estimator, prefix: str | None = None) -> None:
         if bool(estimator.target_kinds) != self.supervised:
+            verb = "takes no" if self.supervised else "needs"
             raise InvalidParameter(
-                f"{type(estimator).__name__} {'takes no' if self.supervised else 'needs'} targets; make its river "
+                f"{type(estimator).__name__} {verb} targets; make its river "
                 "transformer with to_river(estimator), which picks the right class."
             )
 
@@ -140,6 +141,7 @@ class RiverTransformer(base.MiniBatchTransformer):
 
         self.learner: Estimator = clone(estimator)
         self._columns_by_name = bool(self.learner.identifies_columns_by_name())
+        # Column of each feature name, in the order in which names came.
         self._columns: dict[Hashable, int] = {}
         self._last_layout = RowLayout((), {})
 
@@ -186,18 +188,18 @@ class RiverTransformer(base.MiniBatchTransformer):
     def _component_names(self, n_components: int) -> list[Hashable]:
         """Return the names of the components.
 
-        A name is the prefix and the number of the component, such as "lda0". For an estimator that
-        selects features, the names of the selected features are returned.
+        A name is the prefix and the number of the component, such as "lda0". If the estimator
+        selects some of the rows' own features, their names are returned.
         """
         learner = self.learner
-        if not n_components or not isinstance(learner, InformationGain) or learner.feature_map is not None:
-            if self.prefix is None:
-                prefix = type(learner).__name__.lower()
-            else:
-                prefix = self.prefix
-            return [f"{prefix}{i}" for i in range(n_components)]
-        names = list(self._columns)
-        return [names[j] for j in learner.columns_]
+        if n_components and isinstance(learner, InformationGain) and learner.feature_map is None:
+            names = list(self._columns)
+            return [names[j] for j in learner.columns_]
+
+        prefix = self.prefix
+        if prefix is None:
+            prefix = type(learner).__name__.lower()
+        return [f"{prefix}{i}" for i in range(n_components)]
 
     def _learn(self, rows: Rows, targets: list[RowTarget] | None = None) -> None:
         """Learn rows, and store the names of the columns in the learner."""
@@ -267,9 +269,11 @@ class RiverTransformer(base.MiniBatchTransformer):
         add_new_names: if true, each new name gets a column. If false, new names have no column.
         """
         # Most rows have the same names as the row before, so the last layout is reused.
+        # It is not reused if a name got a column since, or if a name without a column needs one now.
         last = self._last_layout
-        has_new_names = add_new_names and len(last.columns) < len(names)
-        if last.names != names or last.width != len(self._columns) or has_new_names:
+        is_current = last.names == names and last.width == len(self._columns)
+        lacks_columns = len(last.columns) < len(names)
+        if not is_current or (add_new_names and lacks_columns):
             if add_new_names:
                 # Sort new names, because random feature maps depend on the order of columns.
                 # The order of names in the dict then has no effect on the result.

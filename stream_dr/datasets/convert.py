@@ -84,6 +84,14 @@ NAMES = "rcv1, news20 and openml:NAME"
 """Names of the data sets that can be fetched, as error messages list them."""
 
 
+class _Advice(NamedTuple):
+    """Advice for a failed download: convert the data set's files with these options."""
+
+    dataset_name: str
+    files: str
+    options: str
+
+
 class _DatasetPart(NamedTuple):
     """Rows of a data set for one folder of shards.
 
@@ -132,7 +140,8 @@ def _download_dataset_parts(dataset_name: str) -> list[_DatasetPart]:
     Returns one _DatasetPart for each folder of shards to write.
     """
     if dataset_name == "rcv1":
-        bunch = _call_sklearn_fetcher(dataset_name, "rcv1", "--format rcv1 --topics rcv1-v2.topics.qrels", "fetch_rcv1")
+        advice = _Advice(dataset_name, "rcv1", options="--format rcv1 --topics rcv1-v2.topics.qrels")
+        bunch = _call_sklearn_fetcher("fetch_rcv1", advice)
         blocks = read_indicator_matrix(bunch.data, bunch.target, bunch.target_names, bunch.sample_id)
         return [_DatasetPart("", bunch.data.shape[1], blocks)]
 
@@ -146,12 +155,10 @@ def _download_dataset_parts(dataset_name: str) -> list[_DatasetPart]:
     raise InvalidParameter(f"there is no data set {dataset_name!r} to fetch{meant}; names are {NAMES}.")
 
 
-def _fetch_news20(dataset_name_for_errors: str, subset: Literal["train", "test"]) -> _DatasetPart:
+def _fetch_news20(dataset_name: str, subset: Literal["train", "test"]) -> _DatasetPart:
     """Fetch rows of 20 Newsgroups, whose labels are names of newsgroups."""
-    fetcher = "fetch_20newsgroups_vectorized"
-    bunch = _call_sklearn_fetcher(
-        dataset_name_for_errors, "20news-bydate", "--format mat or libsvm", fetcher, subset=subset, normalize=False
-    )
+    advice = _Advice(dataset_name, "20news-bydate", options="--format mat or libsvm")
+    bunch = _call_sklearn_fetcher("fetch_20newsgroups_vectorized", advice, subset=subset, normalize=False)
     labels = [bunch.target_names[code] for code in bunch.target]
     return _DatasetPart(subset, bunch.data.shape[1], _split_into_blocks(bunch.data, labels))
 
@@ -168,8 +175,8 @@ def _fetch_openml(prefixed_name: str) -> _DatasetPart:
             f"{prefixed_name!r} is no name of a data set; it must be openml:NAME or openml:NAME:VERSION."
         )
     number = int(version[0]) if version else "active"
-    options = "--format arff or csv"
-    bunch = _call_sklearn_fetcher(prefixed_name, title, options, "fetch_openml", name=title, version=number)
+    advice = _Advice(prefixed_name, title, options="--format arff or csv")
+    bunch = _call_sklearn_fetcher("fetch_openml", advice, name=title, version=number)
 
     X, feature_names = as_rows(bunch.data)
     targets = None
@@ -199,16 +206,12 @@ def _split_into_blocks(
     return split_block(Block(X, y, names=feature_names))
 
 
-def _call_sklearn_fetcher(
-    dataset_name: str, file_description: str, format_options: str, fetcher_name: str, /, **arguments: str | int | bool
-) -> "Bunch":
+def _call_sklearn_fetcher(fetcher_name: str, advice: _Advice, **arguments: str | int | bool) -> "Bunch":
     """Call a download function of scikit-learn and return its result.
 
     fetcher_name: name of the function in sklearn.datasets.
+    advice: what the error message says if the download fails.
     **arguments: arguments of the function.
-    dataset_name: name of the data set, for the error message.
-    file_description: name of the data set's files, for the error message.
-    format_options: format options of `stream-dr convert` for these files, for the error message.
 
     Raises SourceMissing if the download fails. Its message shows the command that converts local
     files instead.
@@ -224,8 +227,8 @@ def _call_sklearn_fetcher(
     # Failed downloads and timeouts raise subclasses of OSError.
     except (OSError, ValueError) as e:
         message = (
-            f"{dataset_name} could not be fetched ({type(e).__name__}: {e}): this needs internet access to where "
-            f"scikit-learn downloads it from. With the {file_description} files on disk: stream-dr convert FILES "
-            f"{format_options} --out DIR."
+            f"{advice.dataset_name} could not be fetched ({type(e).__name__}: {e}): this needs internet access to where "
+            f"scikit-learn downloads it from. With the {advice.files} files on disk: stream-dr convert FILES "
+            f"{advice.options} --out DIR."
         )
-        raise SourceMissing(message, name=dataset_name) from e
+        raise SourceMissing(message, name=advice.dataset_name) from e

@@ -216,11 +216,12 @@ def _cumulative_subtopic_shares() -> np.ndarray:
 
 
 def _cumulative_topic_pair_shares() -> np.ndarray:
-    """Return the cumulative probabilities of pairs of top topics.
+    """Return the cumulative probabilities (16,) of pairs of top topics.
 
-    The array (16,) has the 4 · 4 pairs (first, second). A pair of two equal topics means that a
-    row has only one top topic. The probabilities are chosen so that the share of rows with each
-    top topic is its value in TOP_SHARES.
+    TOP_SHARES has the 4 top topics, the roots of the tree of topics. The array has the 4 · 4 pairs
+    (first, second). A pair of two equal topics means that a row has only one top topic. The
+    probabilities are chosen so that the share of rows with each top topic is its value in
+    TOP_SHARES.
     """
     shares = np.array(list(TOP_SHARES.values()))
     first = shares / shares.sum()

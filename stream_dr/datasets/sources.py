@@ -413,19 +413,20 @@ def _size_and_change_time(path: Path) -> tuple[int, int]:
 def _roles_from_options(options: Options) -> ColumnRoles:
     """Return the roles that the options give to columns."""
     labels, target, drop = map(_split_column_names, (options.labels, options.targets, options.drop))
+    # The kind "feature" only says that a column is no target, weight or id.
     feature = tuple(name for name, kind in options.kinds if kind == "feature")
     kinds = tuple((name, kind) for name, kind in options.kinds if kind != "feature")
     return ColumnRoles(
-        options.label,
-        labels,
-        target,
-        options.weight,
-        options.id,
-        drop,
-        options.raw,
-        kinds,
-        feature,
-        options.separator,
+        label=options.label,
+        labels=labels,
+        target=target,
+        weight=options.weight,
+        id=options.id,
+        drop=drop,
+        raw=options.raw,
+        kinds=kinds,
+        feature=feature,
+        separator=options.separator,
     )
 
 

@@ -303,7 +303,11 @@ class _ClusterRun:
         key = f"{self._context.topic}-{level}-{number}"
         if level == 0:
             task = plan.tasks[number]
-            return submit_checked(self._client, _learn_reporting, task, plan.specs, self._context, [], True, key=key)
+            no_states: list[Future] = []
+            counts_as_progress = True
+            return submit_checked(
+                self._client, _learn_reporting, task, plan.specs, self._context, no_states, counts_as_progress, key=key
+            )
 
         first_child = Node(level - 1, 2 * number)
         older = self._submit_subtree(first_child)
@@ -472,7 +476,7 @@ class _ClusterSums:
     def __call__(
         self, columns_to_multiply: np.ndarray, is_first_pass: bool, on_rows: Callable[[int], None] | None
     ) -> Sums:
-        """Return the sums of one pass of refine over the model's rows.
+        """Return the Sums of one pass of refine over the model's rows.
 
         columns_to_multiply: (features, r), columns to multiply the scatter matrix by.
         is_first_pass: True for the first pass, which also computes the moments of the rows again.

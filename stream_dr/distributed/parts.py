@@ -388,13 +388,16 @@ class _PlanRun:
         return result
 
     def _report_batch(self, reference: Reference) -> None:
-        """Report the batch to learn next, or raise OtherTaskFailed."""
+        """Call the caller's `on_batch`, or raise OtherTaskFailed if another task has failed."""
         self._check_other_tasks(reference)
         with self._lock:
             self._on_batch(reference)
 
     def _check_other_tasks(self, reference: Reference) -> None:
-        """Raise OtherTaskFailed if another task of the plan has failed."""
+        """Raise OtherTaskFailed if another task of the plan has failed.
+
+        reference: the batch to learn next. Not used here, but callbacks before a batch receive it.
+        """
         if self.stopped:
             raise OtherTaskFailed
 

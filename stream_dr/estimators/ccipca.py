@@ -106,7 +106,7 @@ class CCIPCA(MappedMethod[CCIPCAState], LinearGaussian):
         check_feature_map(self.feature_map)
 
     def inner_accumulator(self, state: CCIPCAState | None) -> CCIPCAAccumulator:
-        """Return an accumulator of rows after the feature map."""
+        """Return an accumulator that learns mapped rows, starting from `state` if it is given."""
         return CCIPCAAccumulator(self.n_components, self.amnesic, self.center, state)
 
     def solve_inner(self, state: CCIPCAState) -> Linear:

@@ -90,6 +90,7 @@ def _exact_hsic(
 
     The parameters are described at `hsic`, where `weights` is called `sample_weight`.
     """
+    # SPCA has the same parameters for the targets, and reads the same rows.
     spca = SPCA(kernel=kernel, sigma=sigma)  # type: ignore[arg-type]
     spca.check_parameters()
     check_choice("x_kernel", x_kernel, ("linear", "rbf"))
@@ -106,7 +107,7 @@ def _exact_hsic(
     if x_kernel == "rbf":
         row_sigma = x_sigma
     row_weights = weights_or_ones(block.weights, block.rows)
-    # Numbers are unchanged. Labels become one column of 0 and 1 for each label.
+    # Make k columns of targets: numbers as they are, or 0 and 1 for each of k labels.
     if block.y.values is None:
         k = len(block.y.labels)
     else:

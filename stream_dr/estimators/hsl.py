@@ -128,8 +128,9 @@ class HSL(TwoStage, _LaplacianParameter):
     def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
         """Return XH (features, labels) and the Frobenius norm of H.
 
-        The columns of X (features, rows) are the centred rows. H (rows, labels) has a 1 if a row
-        has a label, and 0 if not, scaled as the normalised Laplacian of the hypergraph requires.
+        As in the paper, the columns of X (features, rows) are the centred rows. H (rows, labels)
+        has a factor above 0 if a row has a label, and 0 if not. With "zhou", the factor is 1/√n,
+        where n is the weight of the rows with this label. `label_set_factors` gives the others.
         The norm decides which part of XH is only rounding error.
         """
         k = len(moments.label_weights)
@@ -165,19 +166,20 @@ def label_set_factors(
         factor 0.
     laplacian: "clique" or "star".
     """
-    part = np.divide(1.0, label_weights, out=np.zeros_like(label_weights), where=label_weights > 0)
-    edge = part
+    # A factor is `edge` / √g. A set's g is the sum of `part` over its labels.
     if laplacian == "clique":
         part = label_weights
         edge = (label_weights > 0).astype(float)
+    else:
+        part = np.divide(1.0, label_weights, out=np.zeros_like(label_weights), where=label_weights > 0)
+        edge = part
     sizes = np.array([len(s) for s in label_sets], dtype=np.int64)
 
-    # Add up `part` over the labels of each set. The sum is called `degree`.
     # `codes` has the codes of all sets, and `owner` has the index of each code's set.
     codes = np.array([code for s in label_sets for code in s], dtype=np.int64)
     owner = np.repeat(np.arange(len(label_sets)), sizes)
-    degree = np.bincount(owner, weights=part[codes], minlength=len(label_sets))
+    g = np.bincount(owner, weights=part[codes], minlength=len(label_sets))
 
-    root = np.divide(1.0, np.sqrt(degree), out=np.zeros(len(label_sets)), where=degree > 0)
+    root = np.divide(1.0, np.sqrt(g), out=np.zeros(len(label_sets)), where=g > 0)
     shape = (len(label_sets), len(label_weights))
     return sp.csr_matrix((edge[codes] * root[owner], (owner, codes)), shape=shape)

@@ -49,7 +49,8 @@ class PresenceAccumulator(MomentAccumulator):
     def remove(self, block: Block) -> None:
         """Remove a batch that was learned before.
 
-        Also raises CannotUnlearn if the weight of a feature and label would become negative.
+        Raises CannotUnlearn if rows cannot be removed, or if the weight of a feature together with a
+        label would become negative.
         """
         before = self.freeze()
         super().remove(block)

@@ -148,10 +148,10 @@ class IncrementalSKM(MappedMethod[SKMState]):
         return Linear(mean, loadings, lengths * np.where(there < positive, 1.0, -1.0), "recurrence")
 
     def inner_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the size of the state in bytes.
+        """Return the number of bytes of what the estimator remembers.
 
-        The size is 8 · k · (d + 2 k). k is the number of components plus the number of classes,
-        rounded up to a multiple of 8. d is `n_features`, the number of features after the feature
-        map.
+        It is 8 · k · (d + 2 k). k is the number of components plus the number of classes
+        (`n_targets`), rounded up to a multiple of 8. d is `n_features`, the number of features
+        after the feature map.
         """
         return basis_bytes(n_features, self.n_components, n_targets)

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import compress
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -108,7 +109,9 @@ class SRP(DependenceMethod):
         if not cross.any():
             return cross[:, :0], np.zeros(0)
         if moments.labelled:
-            labels = [label for label, there in zip(state.labels, moments.present, strict=True) if there]
+            # The columns are those of the labels that have rows (`present`).
+            labels = list(compress(state.labels, moments.present))
+            # With one label a row, the columns add up to 0, so random signs are centred.
             draw = centred_scaled_random_signs if state.target_kind == "class" else scaled_random_signs
             cross = cross @ draw(labels, int(self.n_components or 10), self.random_state or 0)
         return cross, (cross**2).sum(axis=0)

@@ -209,11 +209,12 @@ class WMV(Refinable):
     def weighted_directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the components as columns, and their eigenvalues.
 
-        The largest eigenvalue comes first.
+        The components maximise the sum of weighted squared distances between projected rows. The
+        largest eigenvalue comes first.
 
-        moments: centred sums of the rows. The caller has replaced the rows' scatter by a sum over
-            classes. Each summand is the scatter of the class about the mean of all rows, times the
-            class's factor.
+        moments: centred sums of the rows. In place of the rows' scatter, `moments.scatter` is a sum
+            over classes. Each summand is the scatter of the class about the mean of all rows, times
+            the sum of the weights of a row's pairs, if the row is of the class.
         """
         moments = self._with_unlabelled_class(moments)
         C = self.class_pair_weights(moments)

@@ -476,7 +476,8 @@ def _score_method(method: _Method, extra_params: JsonDict, train: Block, test: B
     train: rows to learn.
     test: held-out rows.
 
-    If the fit fails, the result's score is NaN, and its field `cannot` is the error's message.
+    The result's field `cannot` lists what the method cannot do. If the fit fails, the score is NaN,
+    and `cannot` is the error's message.
     """
     name = method.name
     key = method.key
@@ -484,6 +485,7 @@ def _score_method(method: _Method, extra_params: JsonDict, train: Block, test: B
     start = perf_counter()
     try:
         # A baseline is scored by scikit-learn, and an estimator by its own predictions.
+        # The baseline of all features has no key. It needs any estimator, for its feature map.
         if name in (_MOST_FREQUENT, _MEAN):
             return _score_constant_baseline(name, train, test)
         estimator = make(key or "pca", params).fit(train)

@@ -239,8 +239,8 @@ def label_presence_means(sample: ProbeSample) -> tuple[np.ndarray, np.ndarray | 
 
 
 def _column_scales(Z: Rows) -> np.ndarray:
-    """Return the scale (components,) of each coordinate of projected rows."""
-    # Sparse rows are not centred, so that they stay sparse. Their scale is the root mean square.
+    """Return the standard deviation (components,) of each coordinate of projected rows."""
+    # Sparse rows are not centred, so that they stay sparse. Take their root mean square instead.
     if sp.issparse(Z):
         return np.asarray(np.sqrt(Z.multiply(Z).mean(0))).ravel()
     return np.asarray(Z.std(0))

@@ -90,7 +90,7 @@ class TableReport(NamedTuple):
 
     @property
     def used(self) -> int:
-        """Number of columns that are encoded."""
+        """Number of the table's columns from which the map makes numeric columns."""
         return sum(bool(column.made) for column in self.columns)
 
     def __str__(self) -> str:

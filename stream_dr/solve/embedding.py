@@ -183,14 +183,16 @@ class Eigenmap(NamedTuple):
         """
         squared_distances = np.where(squared_distances > 0, squared_distances, np.inf)
 
-        # `ends` counts how many of a new row and a landmark have the other as a neighbour.
-        # First count the landmarks that have the new row as a neighbour.
+        # `ends` is 2 if a new row and a landmark have each other as neighbours, 1 if only one has.
+        # A landmark has the new row as a neighbour if the row is within the landmark's radius.
+        # A new row has its nearest landmarks as neighbours, unless only radii count (neighbours = 0).
         ends = (squared_distances <= self.radii).astype(np.float64)
         if self.neighbours:
             near = np.argpartition(squared_distances, self.neighbours - 1, axis=1)[:, : self.neighbours]
             ends[np.arange(len(ends))[:, None], near] += 1.0
 
         # Compute the weights of the edges between new rows and landmarks.
+        # `one_sided` is the weight of an edge if only one has the other as a neighbour.
         # Divide a row's weights of the heat kernel by the largest, so that not all underflow to 0.
         edges = np.minimum(self.one_sided * ends, 1.0)
         if self.temperature:

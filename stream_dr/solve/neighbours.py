@@ -157,6 +157,7 @@ def landmark_index_pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndar
     """
     from sklearn.neighbors import NearestNeighbors
 
+    # Subtract the medians, because distances are more accurate for landmarks near zero.
     landmarks = subtract_shift_keeping_sparsity(landmarks, upper_column_medians(landmarks))
     neighbours = NearestNeighbors(radius=radius).fit(landmarks).radius_neighbors(return_distance=False)
     starts = np.repeat(np.arange(len(neighbours)), [len(near) for near in neighbours])
@@ -336,6 +337,7 @@ def as_landmarks(rows: Rows) -> SampledLandmarks:
         medians = upper_column_medians(rows)
         same = 1e-20 * float(squared_lengths(subtract_shift_keeping_sparsity(rows, medians)).mean())
 
+    # Only sparse rows need the medians later: distances of dense rows are sums of squared differences.
     if sp.issparse(rows):
         indices = rows.indices.astype(np.int32)
         indptr = rows.indptr.astype(np.int64)

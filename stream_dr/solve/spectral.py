@@ -47,6 +47,9 @@ from scipy.linalg import cholesky, qr, solve_triangular
 from stream_dr.errors import NotFinite
 
 EPS = float(np.finfo(np.float64).eps)
+
+SUM_ERROR = 1e-12
+"""Relative rounding error of sums over very many rows."""
 """Distance from 1 to the next float64."""
 
 
@@ -406,8 +409,8 @@ class Rounding(NamedTuple):
     def cross_sum_floor(self, target_norm: float, diagonal: np.ndarray) -> float:
         """Return the norm below which cross sums are rounding error.
 
-        Cross sums are products of centred features and targets, summed over the rows. For example,
-        they are only rounding error if all rows are of one class.
+        Cross sums are products of centred features and targets, summed over the rows. If all rows
+        are of one class, for example, they are nothing but rounding error.
 
         target_norm: Frobenius norm of the targets before centring.
         diagonal: (features,), sum of squared deviations of each feature from its mean.
@@ -416,7 +419,7 @@ class Rounding(NamedTuple):
         # their means (`spread`), the rows' distance from zero (`offset`) and what unlearning lost.
         spread = float(np.sqrt(diagonal.sum()))
         offset = float(np.abs(self.shift).max(initial=0.0))
-        scale = (1e-12 + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
+        scale = (SUM_ERROR + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
         return float(scale * self.cancelled * target_norm)
 
     def relative_cross_noise(self, diagonal: np.ndarray) -> np.ndarray:
@@ -428,10 +431,12 @@ class Rounding(NamedTuple):
 
         diagonal: (features,), sum of squared deviations of each feature from its mean.
         """
-        # `own` is the rounding error of each feature if no row was unlearned.
+        # Without unlearned rows, the error of a feature has two parts. One grows with its deviations
+        # from its mean, the other with its distance from zero. The factor 8 is a safety margin.
         varying = np.count_nonzero(self.varying_columns(diagonal))
-        own = 1e-12 * np.sqrt(varying * diagonal) + 8 * EPS * np.abs(self.shift)
-        # Unlearning rows adds an error that is the same for all features.
+        own = SUM_ERROR * np.sqrt(varying * diagonal) + 8 * EPS * np.abs(self.shift)
+        # Unlearning rows adds an error that is the same for all features (`lost`), and then the
+        # remaining sums are smaller compared with all errors (`cancelled`).
         shared = 8 * np.sqrt(EPS * self.lost * float(diagonal.sum()))
         return np.asarray(self.cancelled * (own + shared))
 
@@ -470,8 +475,14 @@ class Rounding(NamedTuple):
         varying_columns = self.varying_columns(diagonal)
         cross_sum_noise = self.relative_cross_noise(diagonal)[varying_columns]
         _, values, targets = thin_svd(cross_sums[varying_columns] / cross_sum_noise[:, None])
-        real = values > max(target_norm, EPS * max(cross_sums.shape) * float(values.max(initial=0.0)))
-        return cross_sums if real.sum() == cross_sums.shape[1] else cross_sums @ targets[real].T
+
+        # A combination of nothing but rounding error now has at most the size `target_norm`.
+        # The second limit is the error of the decomposition itself.
+        svd_error = EPS * max(cross_sums.shape) * float(values.max(initial=0.0))
+        real = values > max(target_norm, svd_error)
+        if real.sum() == cross_sums.shape[1]:
+            return cross_sums
+        return np.asarray(cross_sums @ targets[real].T)
 
 
 def zero_rounding(n_features: int) -> Rounding:

@@ -99,10 +99,10 @@ class Subspace(NamedTuple):
 
 
 def start_subspace(columns: np.ndarray) -> Subspace:
-    """Return an empty Subspace that will grow from columns.
+    """Return a Subspace without basis vectors, whose first step adds some columns.
 
-    The `directions` of the result, which become the first basis vectors, are orthonormal vectors
-    that span `columns`. Vectors that are only rounding error are dropped.
+    Its `directions`, which the first step adds to the basis, are orthonormal vectors that span
+    `columns`. Vectors that are only rounding error are dropped.
 
     columns: (features, k), k columns that the basis will span.
     """
@@ -285,9 +285,9 @@ class _PartialScatterProduct:
         self._total = np.zeros(self._columns.shape[1])
 
     def add(self, block: Block, weights: np.ndarray | None) -> None:
-        """Add the rows of one block.
+        """Add the rows of one block to the sums of this part.
 
-        weights: (rows,) weights of the rows, or None.
+        weights: (rows,), weight of each row. None means 1 for each row.
         """
         if sp.issparse(block.X):
             self._add_sparse_rows(block.X, weights)
@@ -321,11 +321,11 @@ class _PartialScatterProduct:
 
 @compiled(fastmath={"reassoc", "contract", "nsz"})
 def _multiply_sparse_rows(indptr, indices, data, weights, columns, shift, out, total):  # type: ignore[no-untyped-def]
-    """Add sparse rows to the product of scatter and columns.
+    """Add sparse rows to two sums, from which the caller computes scatter times columns.
 
-    The scatter is that of the sparse rows. The product is `out` minus the outer product of the
-    rows' mean and `total`. Let x be a row, w its weight, and z = x @ columns − shift. The row adds
-    w x zᵀ to `out` and w z to `total`.
+    Let x be a row, w its weight, and z = x @ columns − shift the centred row times the columns. The
+    row adds w x zᵀ to `out` and w z to `total`. The product of the rows' scatter and the columns is
+    `out` minus the outer product of the rows' mean and `total`.
 
     indptr: (rows + 1,), start of each CSR row in `indices` and `data`.
     indices: (entries,), column of each entry.

@@ -250,10 +250,13 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     # A reciprocal condition number above `certain` means full rank in spite of rounding errors.
     noise = EPS * float((rounding.shift / np.sqrt(diagonal)).max()) + rounding.lost
     certain = 1e3 * max(d * EPS, noise)
-    if reciprocal < WELL_CONDITIONED + certain:
+    is_well_conditioned = reciprocal >= WELL_CONDITIONED + certain
+    if not is_well_conditioned:
+        # Test the rank of the correlation matrix itself, which has no ridge.
         if gamma:
             _, reciprocal = _scaled_cholesky(scatter, 0.0)
-        if reciprocal <= certain:
+        has_full_rank = reciprocal > certain
+        if not has_full_rank:
             return None
 
     scale = 1.0 / np.sqrt(diagonal + gamma)[:, None]

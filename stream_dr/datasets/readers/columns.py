@@ -139,15 +139,16 @@ class ColumnRoles(NamedTuple):
         values = kind
         if pa.types.is_dictionary(kind):
             values = kind.value_type
-        has_sets = self.separator is not None or pa.types.is_nested(kind) or is_string_type(values)
-        if has_sets:
+        # A column of texts has lists of labels as JSON, if no separator is given.
+        has_texts = self.separator is not None or is_string_type(values)
+        if has_texts or pa.types.is_nested(kind):
             return self.labels[0]
         return None
 
     def code_columns(self, schema: pa.Schema) -> list[str]:
-        """Return the names of the columns of ids and labels.
+        """Return the names of the columns whose values are ids or labels.
 
-        Columns of 0 and 1 are not included.
+        Columns of 0 and 1, each of which is one label, are not included.
 
         schema: Arrow types of the columns.
         """
@@ -391,7 +392,7 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
     target.
     """
     if roles.label is not None:
-        column = as_floats(batch.column(roles.label))
+        column = as_floats(batch.column(roles.label))  # Only decimals are converted.
         if pa.types.is_nested(column.type):
             message = f"column {roles.label!r} has several labels in each row; name it with --labels, not with --label."
             raise SchemaMismatch(message, column=roles.label)

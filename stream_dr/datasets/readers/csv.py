@@ -350,15 +350,19 @@ class CsvFile:
 
         column_names: names of the columns to check.
         """
-        for name in column_names if self.form.decimal == "." else ():
+        if self.form.decimal != ".":
+            return
+        # Numbers with a decimal comma, or with commas between thousands.
+        pattern = rf"^\s*([-+]?\d[\d.]*(,\d+)?|{_THOUSANDS})\s*$"
+        for name in column_names:
             column = self.first.column(name)
-            if pa.types.is_string(column.type):
-                texts = column.filter(pc.not_equal(column, ""))
-                are_numbers = pc.all(
-                    pc.match_substring_regex(texts, rf"^\s*([-+]?\d[\d.]*(,\d+)?|{_THOUSANDS})\s*$")
-                ).as_py()
-                if are_numbers and pc.any(pc.match_substring(texts, ",")).as_py():
-                    self._refuse_bad_record({name: pa.float64()})
+            if not pa.types.is_string(column.type):
+                continue
+            texts = column.filter(pc.not_equal(column, ""))
+            are_numbers = pc.all(pc.match_substring_regex(texts, pattern)).as_py()
+            if are_numbers and pc.any(pc.match_substring(texts, ",")).as_py():
+                # Find the first record that is no number, and raise the error that names it.
+                self._refuse_bad_record({name: pa.float64()})
 
     def _refuse_open_quote(self) -> None:
         """Raise MalformedInput if the file ends within a quote.

@@ -383,11 +383,11 @@ def _locate_lines_in_bytes(
     returns = array[np.maximum(ends - 1, 0)] == ord("\r")
     ends = ends - ((ends > starts) & returns)
 
-    # Leave out early lines, lines of blanks, and comments.
+    # Leave out early lines, lines of blanks (no byte above " "), and comments.
     keep = numbers >= skip_before_line
     keep &= np.logical_or.reduceat(array > ord(" "), starts)
     if comment_byte:
-        keep &= array[np.minimum(starts, len(array) - 1)] != comment_byte[0]
+        keep &= array[starts] != comment_byte[0]
     if keep.any():
         yield Lines(path, array, numbers[keep], starts[keep], ends[keep])
 

@@ -106,6 +106,8 @@ def _open_checked_ipc_file(path: FileName, unpacked_stream: IO[bytes]) -> pa.Rec
     unpacked_stream: stream of the file's uncompressed bytes. If the file is compressed, the stream
         is copied to a temporary file.
     """
+    # Map the file into memory, or an unpacked copy of it. ARCHIVE!FILE names a file in an archive.
+    # The map stays valid after the copy is deleted.
     if Path(path).suffix.lower() not in PACKED and "!" not in str(path):
         file = pa.memory_map(str(path))
     else:
@@ -154,10 +156,12 @@ def _read_cursor_in_blocks(path: FileName, cursor: sqlite3.Cursor, roles: Column
     cursor: cursor of the executed query.
     rows_per_block: maximum number of rows in a block.
     """
+    # Choose the features by the names of the columns. Their types are not known yet.
     names = [column[0] for column in cursor.description]
-    features = feature_columns_unless_shard(pa.schema(dict.fromkeys(names, pa.null())), roles)
+    untyped = pa.schema(dict.fromkeys(names, pa.null()))
+    features = feature_columns_unless_shard(untyped, roles)
 
-    # The first rows decide the type of each column.
+    # The first rows decide the type of each column, and whether the rows are a table.
     pieces = _fetch_row_groups(cursor, rows_per_block)
     if (piece := next(pieces, None)) is None:
         return

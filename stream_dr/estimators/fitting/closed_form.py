@@ -460,7 +460,8 @@ class ClosedForm(AdditiveEstimator):
         """
         if not self.fold_count:
             raise AttributeError(f"{type(self).__name__} has no folds: set folds=5 before the rows are learned.")
-        # Solve outside the lock. Inside it, rows may have come that need another solution.
+        # The first call solves, which takes long, so it is made without the lock.
+        # The second call returns the same projection, unless rows were learned in between.
         self.projection()
         with self.lock:
             projection = self.projection()

@@ -217,11 +217,9 @@ class Moments(NamedTuple):
 def waiting_labels(state_or_accumulator: MomentState | MomentAccumulator, min_rows: int) -> np.ndarray:
     """Return a mask (labels,), True for labels with too few rows.
 
-    A label with too few rows is not yet a class.
-
-    A label has too few rows if it has fewer than `min_rows` rows of weight above 0 [mathematics
-    §2]. If targets are not one label a row, or if fewer than two labels have `min_rows` rows, the
-    mask is False for all labels.
+    A label with too few rows is not yet a class. It has at least one row of weight above 0, but
+    fewer than `min_rows` [mathematics §2]. If targets are not one label a row, or if fewer than two
+    labels have `min_rows` rows, the mask is False for all labels.
 
     state_or_accumulator: a state or an accumulator.
     min_rows: number of rows that a label needs to be a class.
@@ -246,9 +244,11 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     state = cast(MomentState, merged_mapped_state(state))
     centred = state.centred()
     m = _moments_of_all_rows(state, centred)
+
+    # A label with too few rows waits to become a class. The moments have only labels with rows.
     waiting = waiting_labels(state, min_class_rows)
     if waiting.any():
-        m = _drop_waiting_means(m, waiting[m.present], centred.noise)
+        m = _drop_waiting_means(m, waiting[m.present], scatter_rounding_error=centred.noise)
     if not standardize:
         return m
 
@@ -323,7 +323,11 @@ def _subtract_diagonal(moments: Moments, gone: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _lost_share(noise: float, diagonal: np.ndarray) -> float:
-    """Return the share of the scatter that is rounding error."""
+    """Return the share of the scatter that is rounding error.
+
+    noise: size of the rounding error of the sum of `diagonal`.
+    diagonal: (features,), diagonal of the scatter.
+    """
     total = float(diagonal.sum())
     if total > 0:
         return min(noise / total, 1.0)
@@ -400,6 +404,8 @@ def divide_by_scale(columns: np.ndarray, feature_scale: np.ndarray) -> np.ndarra
 
 def scale_moments(moments: Moments, column_factors: np.ndarray) -> Moments:
     """Return moments of rows with columns multiplied by factors.
+
+    Everything that has the unit of the columns is multiplied. Relative errors and weights stay.
 
     column_factors: (features,), factor of each column.
     """

@@ -250,6 +250,9 @@ class TargetRegression(Predictor):
             raise InvalidParameter(
                 f"{type(self).__name__} was refined, and x_loadings_ needs Cxx, which is not kept. Give scatter='exact'."
             )
+        # Regress scaled features on the components W: the coefficients are (Wᵀ Cxx W)⁻¹ Wᵀ Cxx.
+        # The columns of the moments are features times `scale`. So W is divided by `scale`, which
+        # gives the same components, and the coefficients are divided by it to be of features.
         m = self.moments(self.state_)
         loadings = projection.loadings / m.scale[:, None]
         image = m.scatter_product(loadings)

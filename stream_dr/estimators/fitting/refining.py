@@ -240,6 +240,8 @@ class Sums(NamedTuple):
 class RowReplay:
     """Reader of a state's learned rows, for passes of refine.
 
+    A pass reads all rows again, and multiplies their scatter by some columns.
+
     estimator: estimator with the parameters with which the state was learned.
     state: state that has learned the rows.
     moments: centred sums of the state.
@@ -255,15 +257,19 @@ class RowReplay:
         feature_names: tuple[str, ...] | None = None,
         n_threads: int = 1,
     ) -> None:
-        self._threads = n_threads
+        # The first pass learns the rows again, to compare them with the state.
+        # For this, the diagonal of the scatter and a single fold are enough.
         self._estimator: ClosedForm = clone(estimator).set_params(scatter="diagonal", folds=0)
         self._state = state
         self._moments = moments
         self._names = feature_names
+        self._threads = n_threads
         # Number of rows that the first pass has read. Each later pass must read as many.
         self._rows = 0
         self._factors = self._estimator.label_weight_factors(moments)
+        # Number of rows that the state has learned. With decay, it tells the age of a row.
         self._clock = int(state.clock)
+        # Factor of each feature, 0 for features that do not vary.
         self.scale = np.where(moments.rounding.varying_columns(moments.diagonal), moments.scale, 0.0)
 
     def sum_over_pass(
@@ -350,10 +356,12 @@ class RowReplay:
     def _scatter_weights(self, block: Block, n_rows_including_block: int) -> np.ndarray | None:
         """Return the weights of a block's rows in the scatter.
 
-        The weights have the shape (rows,). The result is None if all weights are 1. The weights
-        include decay and the factors of the rows' classes.
+        The weights have the shape (rows,). The result is None if all weights are 1. A weight is
+        the row's own weight, times its decay, times the factor that the method gives to the
+        scatter of the row's class.
 
         n_rows_including_block: number of rows of this pass so far, including the block's rows.
+            The decay of a row depends on the number of later rows.
         """
         # Multiply the weights by the decay, by which older rows have smaller weights.
         decay = float(self._estimator.decay)
@@ -577,16 +585,16 @@ class Refining(NamedTuple):
 
 
 class RefinePass(NamedTuple):
-    """Result of one pass.
+    """Result of one pass of `refine` over all rows.
 
     Attributes
     ----------
     report : PassReport
-        Report of the pass.
+        How far the solution is from the exact one, and whether the passes have converged.
     projection : Projection
-        Projection so far, with the attribute `solution` set to "refined".
+        Projection after this pass, with the attribute `solution` set to "refined".
     refining : Refining
-        State from which another call can continue.
+        State from which a later call of `refine` can continue with the next pass.
     """
 
     report: PassReport
@@ -657,7 +665,7 @@ def refine_steps(
 
 
 def _angle_to_last_pass(last: Refining, projection: Linear) -> float:
-    """Return the largest angle to the last pass's projection, in radians."""
+    """Return the largest angle between the spans of two passes' components, in radians."""
     if last.number == 0:
         return np.pi / 2
     return largest_principal_angle(tall_qr(last.loadings)[0], tall_qr(projection.loadings)[0])

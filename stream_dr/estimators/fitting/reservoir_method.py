@@ -67,8 +67,9 @@ class ReservoirMethod(MappedMethod[Reservoir]):
     reservoir : int ≥ 1, default 2000
         Maximum number of rows in the sample.
     scaling : {"unit", "source"}, default "unit"
-        With "unit", the sampled rows have variance 1 along every component. With "source", the
-        paper's condition holds, and coordinates become smaller as the sample grows.
+        With "unit", the sampled rows have variance 1 along every component. With "source",
+        components have the length that the method's paper demands, and coordinates become smaller
+        as the sample grows.
     feature_map : dict or None, default None
         Spec of a feature map that is applied to the rows first.
     random_state : int or None, default None

@@ -82,7 +82,8 @@ class PredictsHeldOut(Refinable):
     ----------
     cv_results_ : dict of str to ndarray
         Cross-validated errors, if a parameter is "cv". `mean` and `std_error` (values,) are the
-        error for each compared value and its standard error. The other arrays are the values.
+        error for each compared value and its standard error. An array with the name of the
+        parameter has the compared values.
     """
 
     _: KW_ONLY
@@ -389,6 +390,7 @@ def cross_validation_errors(
         target columns are multiplied by F before they are squared.
     fit_predictors: function that returns the m predictors of training rows.
     """
+    # F has a row for each label or target column. `present` is False for labels without rows.
     factors = estimator.loss_factors(all_rows_moments)
     F = np.zeros((len(all_rows_moments.present), factors.shape[1]))
     F[all_rows_moments.present] = factors
@@ -402,7 +404,8 @@ def cross_validation_errors(
         errors.append(_held_out_errors(train, validation, F, fit_predictors(train)))
         weights.append(validation.weight)
 
-    # Average over all rows. The standard error comes from the differences between the folds.
+    # Average over all rows. The standard error is that of the mean of `folds` values: each is the
+    # difference of a fold's error from the average, in proportion to the fold's weight.
     sse = np.array(errors)
     n = np.array(weights)[:, None]
     folds = len(n)

@@ -293,9 +293,10 @@ class StreamLearner(NamedParameters, BaseEstimator):
         stream_dr.save(self, path)
 
     def merge_state(self, other: "StreamLearner") -> Self:
-        """Add another learner's rows, of the same class and parameters.
+        """Add the rows that another learner has learned.
 
-        `other` is unchanged. Columns are matched by position.
+        `other` has the same class and parameters, and is unchanged. Columns are matched by
+        position.
         """
         # Release the lock of `other` before taking the lock of `self`.
         # Otherwise two threads that merge a into b and b into a would wait for each other for ever.
@@ -503,9 +504,12 @@ class StreamLearner(NamedParameters, BaseEstimator):
         n_rows, n_features = block.X.shape
         if raise_if_empty:
             refuse_empty_rows(block.X)
-        if 0 < accumulator.n_features != n_features and not block.sparse and not self._may_have_new_columns(block):
+        # Sparse rows may become wider. The columns of a table go by name.
+        width_is_fixed = not block.sparse and not self._may_have_new_columns(block)
+        if width_is_fixed and 0 < accumulator.n_features != n_features:
             check_n_features(n_features, accumulator.n_features, type(self).__name__)
-        if n_rows and not n_features and not (block.sparse and self._may_lack_columns()):
+        may_be_empty = block.sparse and self._may_lack_columns()
+        if n_rows and not n_features and not may_be_empty:
             raise errors.EmptyInput("batch has 0 features; dense rows and mapped rows need at least one.")
         if accumulator.table_names:
             warn_if_columns_differ(accumulator, block)

@@ -357,11 +357,10 @@ class TwoStage(PredictsHeldOut):
 
 
 def _varying_scatter_eigenpairs(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
-    """Return the eigenvalues and eigenvectors of the scatter.
+    """Return the eigenvalues (r,) and eigenvectors (features, r) of the scatter.
 
-    The eigenvalues are (r,) and the eigenvectors (features, r). Constant columns are left out.
-    Eigenvalues that are only rounding errors are left out, too. The same rule is used when the
-    method is solved [mathematics §3, rule 1].
+    Eigenvalues that are only rounding errors are left out, as when the method is solved
+    [mathematics §3, rule 1]. The eigenvectors are 0 for constant features.
     """
     assert moments.scatter is not None
     varying_columns, scatter, rounding = scatter_of_varying_features(moments.scatter, moments.rounding)
@@ -372,6 +371,6 @@ def _varying_scatter_eigenpairs(moments: Moments) -> tuple[np.ndarray, np.ndarra
 
 
 def _mean_varying_scatter(moments: Moments) -> float:
-    """Return the mean scatter of the columns that vary."""
+    """Return the sum of squared deviations, averaged over the columns that vary."""
     varying = np.count_nonzero(moments.rounding.varying_columns(moments.diagonal))
     return float(moments.diagonal.sum()) / max(int(varying), 1)
