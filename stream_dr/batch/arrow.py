@@ -141,10 +141,9 @@ def arrow_from_targets(targets: Targets) -> tuple[str, pa.Array]:
     """
     # Numbers become a column of numbers, or a column of lists of k numbers.
     absent = None
+    mask = None
     if targets.present is not None:
         absent = ~targets.present
-    mask = None
-    if absent is not None:
         mask = pa.array(absent)
     if targets.values is not None:
         if targets.values.shape[1] == 1:
@@ -158,11 +157,13 @@ def arrow_from_targets(targets: Targets) -> tuple[str, pa.Array]:
     else:
         label_values = pa.array([], pa.string())
     if targets.indptr is None:
-        return "label", label_values.take(pa.array(targets.codes, mask=targets.codes < 0))
+        codes = pa.array(targets.codes, mask=targets.codes < 0)
+        return "label", label_values.take(codes)
 
     # Several labels for each row become a column of lists.
+    flat = label_values.take(pa.array(targets.codes))
     offsets = pa.array(targets.indptr.astype(np.int32))
-    return "labels", pa.ListArray.from_arrays(offsets, label_values.take(pa.array(targets.codes)), mask=mask)
+    return "labels", pa.ListArray.from_arrays(offsets, flat, mask=mask)
 
 
 def vector_column(rows: np.ndarray, mask: pa.Array | None = None) -> pa.Array:
@@ -174,7 +175,8 @@ def vector_column(rows: np.ndarray, mask: pa.Array | None = None) -> pa.Array:
     # Arrow cannot count the rows of lists that are all empty.
     if not width:
         return pa.array([[]] * len(rows), pa.list_(pa.float64()))
-    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(rows).ravel()), width, mask=mask)
+    numbers = pa.array(np.ascontiguousarray(rows).ravel())
+    return pa.FixedSizeListArray.from_arrays(numbers, width, mask=mask)
 
 
 def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
@@ -187,7 +189,9 @@ def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
 
 def _present(column: pa.Array) -> np.ndarray | None:
     """Return a mask (rows,) that is False for nulls, or None without nulls."""
-    return column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
+    if not column.null_count:
+        return None
+    return column.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def _check_label_type(arrow_type: pa.DataType, column_name: str) -> None:
@@ -207,12 +211,10 @@ def _continuous_targets(target_column: pa.Array) -> Targets:
 
     Each row has one number, or each row has a list of k numbers. A null is a row without a target.
     """
-    has_lists = pa.types.is_fixed_size_list(target_column.type)
     k = 1
-    if has_lists:
-        k = target_column.type.list_size
     flat = target_column
-    if has_lists:
+    if pa.types.is_fixed_size_list(target_column.type):
+        k = target_column.type.list_size
         flat = target_column.values.slice(target_column.offset * k, len(target_column) * k)
     if k == 0 or not is_number_type(flat.type):
         raise SchemaMismatch(
@@ -260,7 +262,12 @@ def feature_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     if not names:
         raise SchemaMismatch("the batch has no features: send features, or indices and values, or numeric columns.")
     refuse_pandas_index(names)
-    features = [name.removeprefix(FEATURE) if _PREFIXED_OR_RESERVED.fullmatch(name) else name for name in names]
+    features = []
+    for name in names:
+        if _PREFIXED_OR_RESERVED.fullmatch(name):
+            features.append(name.removeprefix(FEATURE))
+        else:
+            features.append(name)
     return batch.select(names).rename_columns(features)
 
 
@@ -277,7 +284,8 @@ def prefix_features(batch: pa.RecordBatch, stream_features: Sequence[str], to_le
     for field in batch.schema:
         name = field.name
         column = column_of_feature(name)
-        if column != name and name in stream_features and column not in columns and not pa.types.is_nested(field.type):
+        is_reserved = column != name and column not in columns
+        if is_reserved and name in stream_features and not pa.types.is_nested(field.type):
             if to_learn:
                 raise SchemaMismatch(f"this stream has a feature called {name}. {feature_hint(name)}", column=name)
             name = column
@@ -406,41 +414,45 @@ def arrow_feature_columns(block: Block) -> dict[str, pa.Array]:
     """
     if block.sparse:
         offsets = pa.array(block.X.indptr.astype(np.int32, copy=False))
-        lists = (("indices", block.X.indices.astype(np.int32, copy=False)), ("values", block.X.data))
-        return {name: pa.ListArray.from_arrays(offsets, pa.array(flat)) for name, flat in lists}
-
+        indices = pa.array(block.X.indices.astype(np.int32, copy=False))
+        values = pa.array(block.X.data)
+        return {
+            "indices": pa.ListArray.from_arrays(offsets, indices),
+            "values": pa.ListArray.from_arrays(offsets, values),
+        }
     if block.table:
-        return {column_of_feature(name): column for name, column in columns_to_write(block.X).items()}
-
+        columns = columns_to_write(block.X)
+        return {column_of_feature(name): column for name, column in columns.items()}
     if block.names is None:
         return {"features": vector_column(block.X)}
-    columns = enumerate(map(column_of_feature, block.names))
-    return {column: pa.array(np.ascontiguousarray(block.X[:, i])) for i, column in columns}
+
+    columns = {}
+    for i, name in enumerate(block.names):
+        values = np.ascontiguousarray(block.X[:, i])
+        columns[column_of_feature(name)] = pa.array(values)
+    return columns
 
 
 def _check_list_type(arrow_type: pa.DataType, column_name: str, hint: str) -> None:
-    """Raise SchemaMismatch unless a column has lists.
-
-    hint: last sentence of the error message.
-    """
+    """Raise SchemaMismatch unless a column has lists. Its message ends with the hint."""
     if not (pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type)):
         message = f"column {column_name} is {arrow_type}; it must be a list a row. {hint}"
         raise SchemaMismatch(message, column=column_name)
 
 
 def _flatten_lists(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """Return a list column's values and boundaries of lists.
+    """Return the values of all lists, and their offsets (rows + 1,) from 0.
 
-    Returns two values:
-
-    - Values of all lists, one list after the other. A null has no values.
-    - Offsets (rows + 1,) in `values`, from 0. Row i has the values from indptr[i] up to
-      indptr[i + 1].
+    Row i has the values from indptr[i] up to indptr[i + 1]. A null has no values.
     """
     # Arrow's lists of no rows may have no offsets, and `flatten` would read them.
-    flat = lists.flatten() if len(lists) else lists.values.slice(0, 0)
+    if len(lists):
+        flat = lists.flatten()
+    else:
+        flat = lists.values.slice(0, 0)
     lengths = pc.list_value_length(lists).fill_null(0)
-    return flat, np.append(0, lengths).cumsum()
+    indptr = np.append(0, lengths).cumsum()
+    return flat, indptr
 
 
 def _sparse_entries(batch: pa.RecordBatch, name: str) -> tuple[pa.Array, np.ndarray]:
@@ -528,7 +540,8 @@ def checked_row_counts(arrow_file: BytesLike) -> tuple[int, ...]:
     Raises MalformedInput or SchemaMismatch.
     """
     view = memoryview(arrow_file).cast("B")
-    return checked_footer_row_counts(view, read_checked_messages(strip_file_header_footer(view)))
+    messages = read_checked_messages(strip_file_header_footer(view))
+    return checked_footer_row_counts(view, messages)
 
 
 def write_arrow(batches: Sequence[pa.RecordBatch]) -> bytes:
@@ -577,7 +590,10 @@ def block_from_arrow(
     block = _read_feature_columns(batch, declared_n_features)
     check_finite(block.X)
 
-    return block._replace(y=targets_from_arrow(batch), weights=_read_weight_column(batch), ids=_read_id_column(batch))
+    targets = targets_from_arrow(batch)
+    weights = _read_weight_column(batch)
+    ids = _read_id_column(batch)
+    return block._replace(y=targets, weights=weights, ids=ids)
 
 
 def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None) -> Block:
@@ -609,7 +625,8 @@ def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None
         X = dense_rows(batch.column("features"))
     else:
         named = feature_columns(batch)
-        if all(is_numeric_type(column.type) and not column.null_count for column in named.columns):
+        only_numbers = all(is_numeric_type(column.type) and not column.null_count for column in named.columns)
+        if only_numbers:
             X, names = as_matrix(named)
         else:
             X = table_from_arrow(named)
@@ -691,15 +708,19 @@ def _reconcile_n_features(schema: pa.Schema, known_n_features: int | None) -> in
     text = (schema.metadata or {}).get(b"n_features")
     if text is None:
         return known_n_features
-    if not (len(text) <= 10 and text.isdigit() and 0 < int(text) <= MAX_WIDTH):
+    # A long text is refused first, because its conversion would take time.
+    n_features = 0
+    if len(text) <= 10 and text.isdigit():
+        n_features = int(text)
+    if not 0 < n_features <= MAX_WIDTH:
         raise SchemaMismatch(f"schema metadata n_features is {text[:40]!r}; it must be a positive integer.")
-    if known_n_features is not None and int(text) != known_n_features:
+    if known_n_features is not None and n_features != known_n_features:
         raise WidthMismatch(
-            f"the batch states {int(text)} features; {known_n_features} are stated for the stream. Send "
+            f"the batch states {n_features} features; {known_n_features} are stated for the stream. Send "
             f"{known_n_features}.",
             n_features=known_n_features,
         )
-    return int(text)
+    return n_features
 
 
 def _read_weight_column(batch: pa.RecordBatch) -> np.ndarray | None:
@@ -712,19 +733,25 @@ def _read_weight_column(batch: pa.RecordBatch) -> np.ndarray | None:
 
     # numpy warns when it casts a signalling NaN. `as_weights` refuses NaN.
     with np.errstate(invalid="ignore"):
-        return as_weights(number_array(column, "weight"), batch.num_rows)
+        weights = number_array(column, "weight")
+        return as_weights(weights, batch.num_rows)
 
 
 def id_array(row_ids: Ids) -> pa.Array:
     """Return ids as an Arrow array of int64 or string."""
-    return pa.array(row_ids, pa.int64() if row_ids and isinstance(row_ids[0], int) else pa.string())
+    kind = pa.string()
+    if row_ids and isinstance(row_ids[0], int):
+        kind = pa.int64()
+    return pa.array(row_ids, kind)
 
 
 def _read_id_column(batch: pa.RecordBatch) -> Ids | None:
     if "id" not in batch.schema.names:
         return None
     column = batch.column("id")
-    if not (is_string_type(column.type) or pa.types.is_integer(column.type)) or column.type == pa.uint64():
+    kind = column.type
+    is_id_type = is_string_type(kind) or pa.types.is_integer(kind)
+    if not is_id_type or kind == pa.uint64():
         raise SchemaMismatch(f"column id is {column.type}; it must be string or int64.", column="id")
     refuse_nulls(column, "id")
     ids: Ids = column.to_pylist()
@@ -736,13 +763,15 @@ def declared_categories(file: pq.ParquetFile) -> set[str]:
     encoded = (file.metadata.metadata or {}).get(b"ARROW:schema")
     if encoded is None:
         return set()
-    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded)))
+    buffer = pa.py_buffer(base64.b64decode(encoded))
+    schema = pa.ipc.read_schema(buffer)
     return {field.name for field in schema if pa.types.is_dictionary(field.type)}
 
 
 def encode_categories(batch: pa.RecordBatch, names: Iterable[str]) -> pa.RecordBatch:
     """Return a batch with the named columns as dictionaries."""
     for name in names:
+        index = batch.schema.get_field_index(name)
         column = batch.column(name).dictionary_encode()
-        batch = batch.set_column(batch.schema.get_field_index(name), name, column)
+        batch = batch.set_column(index, name, column)
     return batch

@@ -125,7 +125,8 @@ class Block(NamedTuple):
             raise SchemaMismatch(
                 f"the rows have {self.features} columns and {len(names)} names of columns; give one name a column."
             )
-        X = self.X[:, [places[name] for name in names]]
+        order = [places[name] for name in names]
+        X = self.X[:, order]
         if self.sparse:
             X.sort_indices()
         else:
@@ -139,13 +140,22 @@ class Block(NamedTuple):
 
         row_indices: int64 indices of the rows.
         """
-        return self._replace(
-            X=drop_unused_texts(self.X.take(row_indices)) if self.table else self.X[row_indices],
-            y=None if self.y is None else self.y.take(row_indices),
-            weights=None if self.weights is None else self.weights[row_indices],
-            ids=None if self.ids is None else cast(Ids, [self.ids[i] for i in row_indices.tolist()]),
-            hashes=None if self.hashes is None else self.hashes[row_indices],
-        )
+        if self.table:
+            rows = drop_unused_texts(self.X.take(row_indices))
+        else:
+            rows = self.X[row_indices]
+        block = self._replace(X=rows)
+
+        if block.y is not None:
+            block = block._replace(y=block.y.take(row_indices))
+        if block.weights is not None:
+            block = block._replace(weights=block.weights[row_indices])
+        if block.hashes is not None:
+            block = block._replace(hashes=block.hashes[row_indices])
+        if block.ids is not None:
+            ids = [block.ids[i] for i in row_indices.tolist()]
+            block = block._replace(ids=cast(Ids, ids))
+        return block
 
 
 def check_source_rows(X: Rows) -> None:
@@ -184,7 +194,8 @@ def check_finite(X: Rows) -> None:
         if largest <= LARGEST and smallest >= -LARGEST:
             return
         # Search for the first invalid value.
-        where = np.argwhere(~(np.abs(values.astype(np.float64)) <= LARGEST))[0]
+        sizes = np.abs(values.astype(np.float64))
+        where = np.argwhere(~(sizes <= LARGEST))[0]
     if is_sparse(X):
         row = row_of_entry(X.indptr, where[0])
         column = int(X.indices[where[0]])
@@ -194,7 +205,11 @@ def check_finite(X: Rows) -> None:
         column = int(where[1])
         value = values[row, column]
 
-    shown = "NaN" if np.isnan(value) else "infinity" if np.isinf(value) else f"{value:g}"
+    shown = f"{value:g}"
+    if np.isnan(value):
+        shown = "NaN"
+    elif np.isinf(value):
+        shown = "infinity"
     raise NotFinite(
         f"row {row}, column {column} is {shown}; values must be finite and at most 1e100 in size. Remove or replace it.",
         row=row,
@@ -243,7 +258,9 @@ def as_ids(ids: Any, n_rows: int) -> Ids:
         raise SchemaMismatch(f"{given} were given for {n_rows} rows; give a list of one id a row.", column="ids")
 
     values = [id.item() if isinstance(id, np.generic) else id for id in ids]
-    kind = int if values and type(values[0]) is int else str
+    kind: type = str
+    if values and type(values[0]) is int:
+        kind = int
     for row, value in enumerate(values):
         valid = type(value) is kind
         if valid and kind is int:

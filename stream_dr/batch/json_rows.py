@@ -32,14 +32,14 @@ read "1.5" and null as numbers.
 Cost: O(values) in Python objects, while the interpreter lock is held. Send many rows as Arrow.
 """
 
-from itertools import chain, pairwise
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stream_dr.batch.block import Block, as_ids, as_weights, check_finite
 from stream_dr.batch.matrix import read_table, table_from_dicts
-from stream_dr.batch.sparse import MAX_WIDTH, checked_csr
+from stream_dr.batch.sparse import MAX_WIDTH, checked_csr, sparse_rows_to_dicts
 from stream_dr.batch.table import table_to_dicts
 from stream_dr.batch.targets import Targets, class_targets, continuous_targets, multilabel_targets
 from stream_dr.errors import (
@@ -94,22 +94,20 @@ def refuse_missing_values(parsed_request: ParsedJson) -> None:
 
     # Check rows that are objects with one value for each column. They may lack columns.
     if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows) and not _is_sparse_row(rows[0]):
-        _refuse_too_many_gaps(len(rows), len(set(chain.from_iterable(rows))), sum(map(len, rows)), "columns")
+        keys = set(chain.from_iterable(rows))
+        n_values = sum(map(len, rows))
+        _refuse_too_many_gaps(len(rows), len(keys), n_values, "columns")
 
     # `target` may have null for a row without a target. Such a null counts as a gap.
     if isinstance(target, list):
-        width = max((len(v) for v in target if isinstance(v, list)), default=1)
-        present = sum(len(v) if isinstance(v, list) else v is not None for v in target)
-        _refuse_too_many_gaps(len(target), width, present, "targets")
+        lengths = [len(entry) for entry in target if isinstance(entry, list)]
+        n_numbers = sum(not isinstance(entry, list) and entry is not None for entry in target)
+        width = max(lengths, default=1)
+        _refuse_too_many_gaps(len(target), width, sum(lengths) + n_numbers, "targets")
 
 
 def _refuse_too_many_gaps(n_rows: int, n_columns: int, n_present: int, column_noun: str) -> None:
-    """Raise LimitExceeded for too many missing values of a table.
-
-    n_rows, n_columns: number of rows and of columns of the table.
-    n_present: number of values that are not missing.
-    column_noun: word for the columns in the error message.
-    """
+    """Raise LimitExceeded unless enough values of a table are present."""
     needed = (n_rows + COLUMN_OVERHEAD_IN_VALUES) * n_columns
     limit = 2 * n_present + MAX_MISSING_VALUES
     if needed > limit:
@@ -128,9 +126,9 @@ def block_from_json(parsed_request: ParsedJson) -> Block:
     """
     if not isinstance(parsed_request, dict) or not isinstance(parsed_request.get("rows"), list):
         raise MalformedInput('the JSON is not an object with a list under "rows"; send {"rows": [[0.1, 0.2]]}.')
-    unknown = next((key for key in parsed_request if key not in _KEYS), None)
-    if unknown is not None:
-        raise SchemaMismatch(f"key {unknown!r} is unknown; the keys are {', '.join(_KEYS)}.", column=str(unknown))
+    for key in parsed_request:
+        if key not in _KEYS:
+            raise SchemaMismatch(f"key {key!r} is unknown; the keys are {', '.join(_KEYS)}.", column=str(key))
 
     # Convert the rows first. Weights, targets and ids need the number of rows.
     rows = parsed_request["rows"]
@@ -144,13 +142,12 @@ def block_from_json(parsed_request: ParsedJson) -> Block:
     weights = parsed_request.get("weights")
     if weights is not None and (not isinstance(weights, list) or not {type(v) for v in weights} <= NUMBER_TYPES):
         raise InvalidWeights("weights are not a list of numbers; send one number ≥ 0 a row.")
-    checked_weights = as_weights(weights, len(rows))
+    weights = as_weights(weights, len(rows))
     y = _targets_from_json(parsed_request, len(rows))
     ids = parsed_request.get("ids")
-    checked_ids = None
     if ids is not None:
-        checked_ids = as_ids(ids, len(rows))
-    return block._replace(y=y, weights=checked_weights, ids=checked_ids)
+        ids = as_ids(ids, len(rows))
+    return block._replace(y=y, weights=weights, ids=ids)
 
 
 def json_from_block(block: Block) -> JsonObject:
@@ -161,9 +158,7 @@ def json_from_block(block: Block) -> JsonObject:
     """
     obj: JsonObject = {}
     if block.sparse:
-        X = block.X
-        spans = pairwise(X.indptr.tolist())
-        obj["rows"] = [{"indices": X.indices[a:b].tolist(), "values": X.data[a:b].tolist()} for a, b in spans]
+        obj["rows"] = sparse_rows_to_dicts(block.X)
         if block.width_stated:
             obj["n_features"] = block.features
     elif block.table:
@@ -221,7 +216,8 @@ def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -
         return Block(table, names=tuple(table.schema.names))
 
     names = tuple(parsed_rows[0])
-    return Block(_array_from_lists(_values_in_name_order(parsed_rows, names)), names=names)
+    values = _values_in_name_order(parsed_rows, names)
+    return Block(_array_from_lists(values), names=names)
 
 
 def _is_sparse_row(row: JsonObject) -> bool:
@@ -260,24 +256,28 @@ def _values_in_name_order(row_objects: list[JsonObject], feature_names: tuple[st
 
 def _csr_from_row_objects(row_objects: list[JsonObject], declared_width: int | None) -> "sp.csr_matrix":
     # Check the keys, lengths and types of each row, so that an error names the row.
+    index_lists = []
+    value_lists = []
     for i, row in enumerate(row_objects):
         if row.keys() != {"indices", "values"} or not all(isinstance(v, list) for v in row.values()):
             raise InvalidRows(f'row {i} is not {{"indices": […], "values": […]}} as row 0 is.', row=i)
-        if len(row["indices"]) != len(row["values"]):
+        indices = row["indices"]
+        values = row["values"]
+        if len(indices) != len(values):
             raise InvalidRows(f"row {i} has different numbers of indices and values; send one value an index.", row=i)
-        if not set(map(type, row["indices"])) <= {int}:
-            index = next(index for index in row["indices"] if type(index) is not int)
+        if not set(map(type, indices)) <= {int}:
+            odd = next(index for index in indices if type(index) is not int)
             largest = (declared_width or MAX_WIDTH) - 1
-            raise InvalidIndex(f"row {i} has index {index!r}; indices are integers from 0 to {largest}.", row=i)
-    index_lists = [row["indices"] for row in row_objects]
-    value_lists = [row["values"] for row in row_objects]
+            raise InvalidIndex(f"row {i} has index {odd!r}; indices are integers from 0 to {largest}.", row=i)
+        index_lists.append(indices)
+        value_lists.append(values)
     _refuse_non_numbers(value_lists)
 
     # Join the rows to the three arrays of a CSR matrix.
     indptr = np.cumsum([0, *map(len, index_lists)])
-    indices = np.array(list(chain.from_iterable(index_lists)))
-    values = np.array(list(chain.from_iterable(value_lists)), dtype=np.float64)
-    return checked_csr(values, indices, indptr, declared_width)
+    all_indices = np.array(list(chain.from_iterable(index_lists)))
+    all_values = np.array(list(chain.from_iterable(value_lists)), dtype=np.float64)
+    return checked_csr(all_values, all_indices, indptr, declared_width)
 
 
 def _refuse_non_numbers(value_lists: list[list[ParsedJson]]) -> None:
@@ -299,12 +299,15 @@ def _targets_from_json(parsed_request: JsonObject, n_rows: int) -> Targets | Non
         return None
     if len(keys) > 1:
         raise SchemaMismatch("both labels and target were given; send one of them.", column="target")
-    entries = parsed_request[keys[0]]
+    key = keys[0]
+    entries = parsed_request[key]
     if not isinstance(entries, list) or len(entries) != n_rows:
-        n = len(entries) if isinstance(entries, list) else _type_in_words(entries)
-        raise InvalidTargets(f'{n_rows} rows but {n} under "{keys[0]}"; send one entry a row.')
+        given: object = _type_in_words(entries)
+        if isinstance(entries, list):
+            given = len(entries)
+        raise InvalidTargets(f'{n_rows} rows but {given} under "{key}"; send one entry a row.')
 
-    if keys == ["target"]:
+    if key == "target":
         return _targets_from_numbers(entries)
     types = {type(v) for v in entries if v is not None}
     if list not in types:
@@ -321,10 +324,17 @@ def _targets_from_numbers(row_targets: list[ParsedJson]) -> Targets:
 
     Raises InvalidTargets for rows of different lengths or an entry that is no number.
     """
-    present = np.array([v is not None for v in row_targets], dtype=bool)
-    table = [v if isinstance(v, list) else [v] for v in row_targets if v is not None]
-    width = len(table[0]) if table else 1
-    for row, numbers in zip(np.flatnonzero(present).tolist(), table, strict=True):
+    # Collect the numbers of each row that has a target. The first of these rows fixes the width.
+    present = np.array([target is not None for target in row_targets], dtype=bool)
+    table: list[list[ParsedJson]] = []
+    width = 1
+    for row in np.flatnonzero(present).tolist():
+        numbers = row_targets[row]
+        if not isinstance(numbers, list):
+            numbers = [numbers]
+        if not table:
+            width = len(numbers)
+        table.append(numbers)
         if width == 0 or len(numbers) != width or not set(map(type, numbers)) <= NUMBER_TYPES:
             raise InvalidTargets(f"the target of row {row} is not {width} number(s) as the others are.", row=row)
 

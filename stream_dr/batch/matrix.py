@@ -303,7 +303,10 @@ def _as_float_matrix(X: ArrayLike) -> np.ndarray:
     The result is C-ordered. Raises InvalidRows or NotNumeric.
     """
     try:
-        array = X if type(X) is np.ndarray else np.asarray(fill_masked(X))
+        if type(X) is np.ndarray:
+            array = X
+        else:
+            array = np.asarray(fill_masked(X))
     except ValueError as e:
         raise InvalidRows(f"rows are not a table ({e}); give every row the same number of features.") from e
 
@@ -360,11 +363,12 @@ def table_from_arrow(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
     refuse_pandas_index(batch.schema.names)
 
     # Refuse columns of unsupported types.
-    refused = [f"{field.name} is {field.type}" for field in batch.schema if not is_table_type(field.type)]
+    refused = [field for field in batch.schema if not is_table_type(field.type)]
     if refused:
+        listed = ", ".join(f"column {field.name} is {field.type}" for field in refused)
         raise SchemaMismatch(
-            f"column {', column '.join(refused)}: not taken. Send numbers, bools, dates, times or strings, or leave it out.",
-            column=refused[0].split(" is ")[0],
+            f"{listed}: not taken. Send numbers, bools, dates, times or strings, or leave it out.",
+            column=refused[0].name,
         )
 
     # Convert the columns. A column of vectors becomes several columns.
@@ -433,7 +437,8 @@ def read_table(X: Any, names: tuple[str, ...] | None = None) -> pa.RecordBatch:
         X = pa.table({"text": X})
 
     if not is_sparse(X):
-        if (table := as_table(X)) is not None:
+        table = as_table(X)
+        if table is not None:
             return table_from_arrow(table)
 
         # Arrays of Python objects may have texts, so the type of each column is inferred.
@@ -444,8 +449,10 @@ def read_table(X: Any, names: tuple[str, ...] | None = None) -> pa.RecordBatch:
             return table_from_arrow(pa.table(columns, list(names)))
         if dense.dtype.kind in "fiub" and dense.ndim == 2:
             return table_from_array(dense, names)
+
     # Convert sparse rows here. `as_rows` raises an error if X is no supported kind of rows.
-    return table_from_array(as_rows(X)[0], names)
+    rows, _ = as_rows(X)
+    return table_from_array(rows, names)
 
 
 def table_from_dicts(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:

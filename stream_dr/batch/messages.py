@@ -159,38 +159,27 @@ class FlatbufferTable:
         at, count = self._vector_place(field_index)
         if at + 8 * words_per_struct * count > len(self._buffer):
             raise struct.error("a vector is longer than its buffer")
-        words = np.frombuffer(self._buffer, "<i8", words_per_struct * count, at if count else 0)
+        if not count:
+            at = 0
+        words = np.frombuffer(self._buffer, "<i8", words_per_struct * count, at)
         return words.reshape(count, words_per_struct)
 
     def _field(self, field_index: int) -> int:
-        """Return the offset of a field's value in the buffer.
-
-        If the field is absent, 0 is returned.
-        """
+        """Return the offset of a field's value in the buffer, 0 if it is absent."""
         entry = 4 + 2 * field_index
         if entry + 2 > self._size:
             return 0
-        offset = struct.unpack_from("<H", self._buffer, self._vtable + entry)[0]
-        return self._table_offset + offset if offset else 0
+        offset: int = struct.unpack_from("<H", self._buffer, self._vtable + entry)[0]
+        if not offset:
+            return 0
+        return self._table_offset + offset
 
     def _follow_reference(self, reference_offset: int) -> int:
-        """Return the offset to which a reference points.
-
-        reference_offset: offset of the reference. The two offsets count bytes from the start of
-            the buffer.
-        """
+        """Return the offset in the buffer to which the reference at an offset points."""
         return reference_offset + int(struct.unpack_from("<I", self._buffer, reference_offset)[0])
 
     def _vector_place(self, field_index: int) -> tuple[int, int]:
-        """Return the place of the vector in a field.
-
-        Returns two values:
-
-        - Offset of the first element in the buffer, in bytes.
-        - Number of elements.
-
-        Offset and length are 0 if the field is absent.
-        """
+        """Return offset and number of the elements of a vector, 0 and 0 if it is absent."""
         at = self._field(field_index)
         if not at:
             return 0, 0
@@ -271,7 +260,10 @@ def read_checked_messages(stream: memoryview, max_unpacked_bytes: int | None = N
     messages: list[Message] = []
     try:
         for message in _messages(stream):
-            if (message.kind == _SCHEMA) == bool(messages) or message.kind not in (_SCHEMA, _DICTIONARY, _RECORD_BATCH):
+            expected: tuple[int, ...] = (_SCHEMA,)
+            if messages:
+                expected = (_DICTIONARY, _RECORD_BATCH)
+            if message.kind not in expected:
                 raise MalformedInput("an Arrow stream is one schema, then dictionaries and batches; write it anew.")
             checker.check_message(message)
             messages.append(message)
@@ -313,7 +305,8 @@ def checked_footer_row_counts(arrow_file: memoryview, messages: list[Message]) -
         footer_schema = footer.table(1)
         if footer_schema is not None:
             checker.check_schema(footer_schema)
-        dictionaries, batches = (footer.structs_as_int64(field, 3)[:, 0].tolist() for field in (2, 3))
+        dictionaries = footer.structs_as_int64(2, 3)[:, 0].tolist()
+        batches = footer.structs_as_int64(3, 3)[:, 0].tolist()
     except struct.error as e:
         raise MalformedInput("the footer of the Arrow file is damaged; write it anew.") from e
 
@@ -363,7 +356,9 @@ def _messages(stream: memoryview) -> Iterator[Message]:
         size = root.number_or_zero(3, "<q")
         if header is None or len(metadata) < length or not 0 <= size <= len(stream) - at:
             raise MalformedInput("the Arrow stream is truncated: a message is longer than what is left. Send it whole.")
-        yield Message(begin, root.number_or_zero(1, "<B"), header, root, length, stream[at : at + size])
+        kind = root.number_or_zero(1, "<B")
+        body = stream[at : at + size]
+        yield Message(begin, kind, header, root, length, body)
         at += size
 
     if any(stream[at:]):
@@ -404,7 +399,7 @@ class _MessageChecker:
         self.metadata_bytes += message.size
         self.check_metadata(message.root, 4)
 
-        # Set `size` to the bytes that pyarrow takes to unpack the message (0 for a schema).
+        # Set `size` to the bytes that pyarrow takes to unpack the message (0 without rows).
         if message.kind == _SCHEMA:
             self.check_schema(header)
         elif message.kind == _DICTIONARY:
@@ -413,7 +408,6 @@ class _MessageChecker:
             if header.number_or_zero(2, "<B"):
                 name = self._column_of_dictionary.get(dictionary_id, "")
                 raise SchemaMismatch(f"column {name} has a delta dictionary; send whole ones.", column=name)
-            size = 0
             if rows is not None:
                 size = self._add_unpacked_bytes(rows, message.body)
             self._dictionaries[dictionary_id] = size
@@ -421,7 +415,8 @@ class _MessageChecker:
             size = self._add_unpacked_bytes(header, message.body)
             # pyarrow copies all dictionaries again for each record batch after the first.
             # Add the bytes of all dictionaries to the size of each record batch after the first.
-            size += sum(self._dictionaries.values()) if self._batches else 0
+            if self._batches:
+                size += sum(self._dictionaries.values())
             self._batches += 1
 
         # Add the message to the totals, and compare the totals with the limits.
@@ -465,22 +460,30 @@ class _MessageChecker:
 
         Raises SchemaMismatch if the field's type is not supported.
         """
-        self._count_entries(1, len(field.text(0)))
+        text = field.text(0)
+        self._count_entries(1, len(text))
         try:
-            name = str(field.text(0), "utf8")
+            column = str(text, "utf8")
         except UnicodeDecodeError as e:
             raise MalformedInput("the name of an Arrow column is not UTF-8; write the stream anew.") from e
-        nested = enclosing_column is not None
-        column = name if enclosing_column is None else enclosing_column
         code = field.number_or_zero(2, "<B")
-        kind = _Type(code).name if 0 < code <= len(_Type) else "of an unknown type"
+        kind = "of an unknown type"
+        if 0 < code <= len(_Type):
+            kind = _Type(code).name
         if self.check_metadata(field, 6):
             kind = "of an extension type"
 
         # Read up to two nested fields, because a supported type has at most one.
+        # The elements of a list are no lists.
         inner = list(islice(field.vector_of_tables(5), 2))
-        if kind not in _SUPPORTED or len(inner) != (kind in _LISTS) or (nested and inner):
-            raise unsupported_type_error(column, f"of lists of {kind}" if nested else kind)
+        shown = kind
+        is_supported = kind in _SUPPORTED and len(inner) == (kind in _LISTS)
+        if enclosing_column is not None:
+            column = enclosing_column
+            shown = f"of lists of {kind}"
+            is_supported = is_supported and not inner
+        if not is_supported:
+            raise unsupported_type_error(column, shown)
 
         # If the column is dictionary-encoded, store its name under the id of the dictionary.
         # The error messages of `check_message` need the name of the column.
@@ -539,9 +542,11 @@ class _MessageChecker:
             size: int = length
             if packed and length >= 8:
                 size = struct.unpack_from("<q", message_body, offset)[0]
-            if size < -1:
+            if size == -1:
+                size = length
+            if size < 0:
                 raise MalformedInput("a compressed buffer states a negative size; write the stream anew.")
-            total += length if size == -1 else size
+            total += size
 
         values: int = sum(nodes)
         self._values += values
@@ -549,13 +554,7 @@ class _MessageChecker:
         return max(total, 4 * values)
 
     def _enforce_limit(self, count: int, limit: int | None, counted_noun: str) -> None:
-        """Raise LimitExceeded if a count exceeds a limit.
-
-        Nothing is checked if `limit` is None, or if the checker was made without a largest number
-        of bytes.
-
-        counted_noun: end of the error message, which names what was counted.
-        """
+        """Raise LimitExceeded if a count exceeds a limit, unless limits are disabled."""
         if self._max_bytes is not None and limit is not None and count > limit:
             raise LimitExceeded(f"the batch holds more than {limit} {counted_noun}.", limit=limit)
 
@@ -625,11 +624,13 @@ def refuse_invalid_batches(batches: Sequence[pa.RecordBatch], max_view_bytes: in
         Limit on the sum of the lengths of all string views, in bytes. None means 64 MiB for each
         batch.
     """
+    if max_view_bytes is None:
+        max_view_bytes = _MAX_VIEW_BYTES * len(batches)
     try:
         # Check the sizes of buffers by Arrow's quick validation. The next checks rely on them.
         for batch in batches:
             batch.validate()
-        _limit_string_view_bytes(batches, _MAX_VIEW_BYTES * len(batches) if max_view_bytes is None else max_view_bytes)
+        _limit_string_view_bytes(batches, max_view_bytes)
 
         # Check offsets first: full validation accepts a wrong offset of an array without rows.
         for batch in batches:
@@ -646,7 +647,8 @@ def first_message_line(error: BaseException) -> str:
 
     At most 200 characters are returned.
     """
-    return (str(error) or type(error).__name__).splitlines()[0][:200]
+    text = str(error) or type(error).__name__
+    return text.splitlines()[0][:200]
 
 
 def _non_numeric_arrays(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
@@ -680,17 +682,18 @@ def _limit_string_view_bytes(batches: Sequence[pa.RecordBatch], max_view_bytes: 
     total = 0
     for batch in batches:
         for name, array in _non_numeric_arrays(batch):
-            if array.type.id == _STRING_VIEW and len(array):
-                # Arrow's string-view layout has a view of four int32 for each string.
-                # Read the first number of each view, which is the length of the string.
-                lengths = np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)[::4]
-                total += int(np.maximum(lengths, 0).sum(dtype=np.int64))
-                if total > max_view_bytes:
-                    raise LimitExceeded(
-                        f"the strings of column {name} have more than {max_view_bytes} bytes; send fewer rows a "
-                        "request.",
-                        limit=max_view_bytes,
-                    )
+            if array.type.id != _STRING_VIEW or not len(array):
+                continue
+            # Arrow's string-view layout has a view of four int32 for each string.
+            # Read the first number of each view, which is the length of the string.
+            views = np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)
+            lengths = np.maximum(views[::4], 0)
+            total += int(lengths.sum(dtype=np.int64))
+            if total > max_view_bytes:
+                message = (
+                    f"the strings of column {name} have more than {max_view_bytes} bytes; send fewer rows a request."
+                )
+                raise LimitExceeded(message, limit=max_view_bytes)
 
 
 def _check_array_offsets(array: pa.Array, column_name: str) -> None:
@@ -712,12 +715,17 @@ def _check_array_offsets(array: pa.Array, column_name: str) -> None:
 
     # An array has one offset more than rows.
     dtype = np.dtype(_STRING_OFFSETS.get(kind) or _LIST_OFFSETS[kind])
-    if buffer is None or buffer.size < (array.offset + len(array) + 1) * dtype.itemsize:
+    needed = (array.offset + len(array) + 1) * dtype.itemsize
+    if buffer is None or buffer.size < needed:
         raise MalformedInput(f"column {column_name} has fewer offsets than rows; write it anew.")
 
     # Compare the offsets with the size of the array's values.
     # Offsets of lists count elements, and offsets of strings count bytes.
     offsets = np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
-    size = len(array.values) if kind in _LIST_OFFSETS else buffers[2].size if buffers[2] is not None else 0
+    size = 0
+    if kind in _LIST_OFFSETS:
+        size = len(array.values)
+    elif buffers[2] is not None:
+        size = buffers[2].size
     if offsets[0] < 0 or offsets[-1] > size or (offsets[1:] < offsets[:-1]).any():
         raise MalformedInput(f"column {column_name} has offsets that fall, or lie outside its values; write it anew.")

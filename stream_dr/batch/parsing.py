@@ -66,7 +66,9 @@ def parse_targets(
             f"target={requested_kind!r} was given; rows so far had {earlier_kind} targets. Pass those with "
             f"target={earlier_kind!r}, or start anew."
         )
-    settled = earlier_kind or (None if requested_kind == "auto" else requested_kind)
+    settled = earlier_kind
+    if not settled and requested_kind != "auto":
+        settled = requested_kind
     if isinstance(y, Targets):
         targets = y
     else:
@@ -168,7 +170,9 @@ def _unwrap_container(y: Any) -> np.ndarray | list[Any]:
     Arrow.
     """
     if np.ma.isMaskedArray(y):
-        return np.where(y.mask, np.array(None), y.data) if y.mask.any() else y.data  # type: ignore[no-any-return]
+        if not y.mask.any():
+            return y.data  # type: ignore[no-any-return]
+        return np.where(y.mask, np.array(None), y.data)
     if is_sparse(y):
         return y.toarray()  # type: ignore[no-any-return]
     # Convert missing values of pandas to objects first.
@@ -203,8 +207,9 @@ def _has_missing_of_pandas(y: Any) -> bool:
         types = [y.dtype]
     else:
         return False
-    own_type = any(not isinstance(kind, np.dtype) for kind in types)
-    return own_type and bool(np.asarray(y.isna()).any())
+    if all(isinstance(kind, np.dtype) for kind in types):
+        return False
+    return bool(np.asarray(y.isna()).any())
 
 
 def _targets_of_items(items: list[Any], allowed_kinds: Sequence[str], settled_kind: str | None) -> Targets:
@@ -229,12 +234,14 @@ def _targets_of_objects(items: list[Any], allowed_kinds: Sequence[str], settled_
     if types <= {str, int, bool, type(None)}:
         return _targets_of_labels(items, settled_kind)
 
+    # Decide by the types of the items that are not missing.
     items = [_plain_item(item) for item in items]
     types = set(map(type, items)) - {type(None)}
     if any(issubclass(kind, list | tuple | set | frozenset | np.ndarray) for kind in types):
         return _targets_of_collections(items, allowed_kinds, settled_kind)
     if types and all(issubclass(kind, float | np.floating | Decimal) for kind in types):
-        return _targets_of_floats(np.array(items, dtype=np.float64), allowed_kinds, settled_kind)
+        floats = np.array(items, dtype=np.float64)
+        return _targets_of_floats(floats, allowed_kinds, settled_kind)
     return _targets_of_labels(items, settled_kind)
 
 
@@ -266,15 +273,11 @@ def _plain_item(item: Any) -> Any:
 
 
 def _is_float_table(rows: list[Any]) -> bool:
-    """True if all targets are vectors of floats of equal length.
-
-    Decimals count as floats. Returns False if a target is no vector, if lengths differ, or if the
-    vectors are empty.
-
-    rows: target of each row.
-    """
-    lengths = {len(row) if isinstance(row, Sized) else -1 for row in rows}
-    if len(lengths) != 1 or max(lengths) < 1:
+    """True if all targets are vectors of floats or Decimals of one length, not 0."""
+    if not all(isinstance(row, Sized) for row in rows):
+        return False
+    lengths = set(map(len, rows))
+    if len(lengths) != 1 or 0 in lengths:
         return False
     return all(isinstance(v, float | np.floating | Decimal) for row in rows for v in row)
 
@@ -290,8 +293,11 @@ def _targets_of_matrix(y: np.ndarray, settled_kind: str | None) -> Targets:
     if settled_kind == "class":
         raise TargetKindMismatch("several labels a row were given where one is needed. Use OPLS, CCA or HSL.")
 
-    if settled_kind != "continuous" and np.all((y == 0) | (y == 1)) and (settled_kind == "multilabel" or y.size):
-        return indicator_targets(y, tuple(range(y.shape[1])))
+    # An array without entries is an indicator matrix only if the kind is known.
+    may_be_indicator = settled_kind == "multilabel" or (settled_kind != "continuous" and y.size)
+    if may_be_indicator and np.all((y == 0) | (y == 1)):
+        labels = tuple(range(y.shape[1]))
+        return indicator_targets(y, labels)
     if settled_kind == "multilabel":
         raise TargetKindMismatch(
             "a 2-D y with values other than 0 and 1; this model was started with multilabel targets."
@@ -312,12 +318,14 @@ def _targets_of_floats(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind
     one_label = "class" in allowed_kinds and not {"multilabel", "continuous"} <= set(allowed_kinds)
 
     # Floats are measurements if that is decided, or if they cannot be labels.
-    if settled_kind == "continuous" or (settled_kind is None and not (one_label and whole)):
-        if settled_kind is None and "continuous" not in allowed_kinds:
+    if settled_kind is None and not (one_label and whole):
+        if "continuous" not in allowed_kinds:
             raise InvalidTargets(
                 "Unknown label type: continuous. Targets are numbers that are not whole; this estimator needs "
                 "labels: pass str, int or bool."
             )
+        settled_kind = "continuous"
+    if settled_kind == "continuous":
         return continuous_targets(y, present)
 
     # The floats are labels. Labels must be whole numbers that a float represents exactly.
@@ -339,8 +347,9 @@ def _targets_of_labels(labels: np.ndarray | list[Any], settled_kind: str | None)
             return continuous_targets(labels)
         items = list(labels)
         _refuse_text_for_numbers(items, settled_kind)
-        present = np.array([v is not None for v in items], dtype=bool)
-        return continuous_targets(np.fromiter(items, dtype=object, count=len(items)), present)
+        present = np.array([item is not None for item in items], dtype=bool)
+        values = np.fromiter(items, dtype=object, count=len(items))
+        return continuous_targets(values, present)
     if settled_kind == "multilabel":
         raise TargetKindMismatch(
             "one label a row was given; this model was started with multilabel targets. Pass a list of labels a row."

@@ -133,8 +133,7 @@ def open_rows(X: Any) -> Any:
     returned unchanged, because its rows lack a second dimension.
     """
     if isinstance(X, np.ndarray):
-        is_list = X.ndim == 1 and X.dtype.kind in "OUT"
-        if is_list:
+        if X.ndim == 1 and X.dtype.kind in "OUT":
             return X.tolist()
         return X
     if isinstance(X, list | tuple | TableStream) or is_table(X) or is_sparse(X) or is_pandas(X) or is_dask(X):
@@ -231,8 +230,13 @@ def arrow_from_dicts(rows: Sequence[Mapping[Any, Any]]) -> pa.Table:
     different types.
     """
     keys = dict.fromkeys(key for row in rows for key in row)
-    refuse_repeated_names([str(key) for key in keys])
-    return pa.table({str(key): column_of_values([row.get(key) for row in rows], str(key)) for key in keys})
+    names = [str(key) for key in keys]
+    refuse_repeated_names(names)
+    columns = {}
+    for key, name in zip(keys, names, strict=True):
+        values = [row.get(key) for row in rows]
+        columns[name] = column_of_values(values, name)
+    return pa.table(columns)
 
 
 def infer_array(values: Any) -> pa.Array | pa.ChunkedArray:
@@ -261,8 +265,12 @@ def column_of_values(values: list[Any], column_name: str) -> pa.Array:
     except (pa.ArrowException, OverflowError) as e:
         # NaN values are dropped, because NaN is not equal to itself.
         present = [(row, value) for row, value in enumerate(values) if value is not None and value == value]
-        first = type(present[0][1])
-        row, value = next((item for item in present if type(item[1]) is not first), present[0])
+        row, value = present[0]
+        first = type(value)
+        other_rows = [row for row, value in present if type(value) is not first]
+        if other_rows:
+            row = other_rows[0]
+            value = values[row]
         raise SchemaMismatch(
             f"row {row}, column {column_name} is {value!r}; the column begins with {first.__name__}. Give "
             "a column one type.",
@@ -280,7 +288,8 @@ def as_block(X: Any, y: Any = None, weights: Any = None) -> Block:
     """
     if not isinstance(X, Block):
         return Block(open_rows(X), y, weights)
-    y = X.y if y is None else y
+    if y is None:
+        y = X.y
     if weights is None:
         weights = X.weights
     return X._replace(X=open_rows(X.X), y=y, weights=weights)
@@ -298,7 +307,9 @@ def batches(block: Block) -> Iterator[Block]:
     SchemaMismatch if X has no column named `y`.
     """
     if not isinstance(block.X, TableStream):
-        yield take_target_column(block) if isinstance(block.y, str) else block
+        if isinstance(block.y, str):
+            block = take_target_column(block)
+        yield block
         return
     if block.y is not None and not isinstance(block.y, str):
         raise InvalidTargets(
@@ -332,17 +343,24 @@ def take_target_column(block: Block) -> Block:
     # A pandas frame is not converted, because pandas itself can select and drop the column `y`.
     # Any other table becomes an Arrow table.
     pandas = is_pandas(block.X) or is_dask(block.X, "dask.dataframe")
-    table = block.X if pandas else as_table(block.X)
-    if table is None:
-        return block
+    if pandas:
+        table = block.X
+        columns = list(table.columns)
+    else:
+        table = as_table(block.X)
+        if table is None:
+            return block
+        columns = table.column_names
 
     # Move the column from the rows to the targets.
-    columns = list(table.columns) if pandas else table.column_names
     if y not in columns:
         meant = did_you_mean(y, columns)
         raise SchemaMismatch(f"X has no column {y!r} for the targets{meant}; it has {columns[:10]}.", column=y)
     refuse_repeated_names([name for name in columns if name == y])
-    rows = table.drop(columns=y) if pandas else table.drop_columns([y])
+    if pandas:
+        rows = table.drop(columns=y)
+    else:
+        rows = table.drop_columns([y])
     return block._replace(X=rows, y=table[y])
 
 
@@ -398,19 +416,16 @@ class RepeatableBatches:
         after: position before the first batch to yield.
         until: position of the last batch to yield. None yields up to the last batch.
         """
-        blocks = (_batch_as_block(batch, number) for number, batch in enumerate(self._batches))
-        for position, block in enumerate(part for whole in blocks for part in batches(whole)):
-            if position > after and (until is None or position <= until):
-                yield position, block
+        position = -1
+        for number, batch in enumerate(self._batches):
+            for block in batches(_batch_as_block(batch, number)):
+                position += 1
+                if position > after and (until is None or position <= until):
+                    yield position, block
 
 
 def _batch_as_block(batch: Batch, position: int) -> Block:
-    """Return a batch as a Block.
-
-    position: position of the batch, for the error message.
-
-    Raises InvalidParameter unless the batch is a Block or a tuple or list (X, y, weights).
-    """
+    """Return a batch as a Block. Errors name the batch by its position."""
     if isinstance(batch, Block):
         return as_block(batch)
     if isinstance(batch, tuple | list) and 0 < len(batch) <= 3:

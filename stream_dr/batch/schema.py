@@ -156,11 +156,17 @@ class Schema(NamedTuple):
         This is so if the stream has, for example, a feature `weight`, and the block has weights and
         no feature of this name.
         """
-        sent: dict[str, object] = {"weight": block.weights, "id": block.ids}
+        if not block.names or not self.names:
+            return
+        sent = []
+        if block.weights is not None:
+            sent.append("weight")
+        if block.ids is not None:
+            sent.append("id")
         if isinstance(block.y, Targets):
-            sent[TARGET_COLUMN[block.y.kind]] = block.y
-        for name, value in sent.items():
-            if value is not None and block.names and name not in block.names and name in (self.names or ()):
+            sent.append(TARGET_COLUMN[block.y.kind])
+        for name in sent:
+            if name in self.names and name not in block.names:
                 raise SchemaMismatch(
                     f"the batch has {name} for its rows, and lacks the stream's feature {name}. {feature_hint(name)} "
                     "In JSON, give the feature in each row.",
@@ -169,7 +175,11 @@ class Schema(NamedTuple):
 
     def _add_columns(self, block: Block) -> "Schema":
         """Return the schema with the layout and width of numeric rows."""
-        layout = "sparse" if block.sparse else "named" if block.names else "dense"
+        layout = "dense"
+        if block.sparse:
+            layout = "sparse"
+        elif block.names:
+            layout = "named"
 
         # The first batch decides the layout and the width.
         if self.layout is None:
@@ -180,8 +190,11 @@ class Schema(NamedTuple):
                 )
             stated = 0
             if block.sparse:
-                stated = max(self.stated, block.features if block.width_stated else 0)
-            return self._replace(layout=layout, features=max(block.features, stated), names=block.names, stated=stated)
+                stated = self.stated
+                if block.width_stated:
+                    stated = max(stated, block.features)
+            features = max(block.features, stated)
+            return self._replace(layout=layout, features=features, names=block.names, stated=stated)
 
         # A later batch must have the layout of the first one. Only sparse rows may become wider.
         if layout != self.layout:
@@ -218,10 +231,10 @@ class Schema(NamedTuple):
             )
 
         # All columns of a stream with the layout "named" are numbers.
-        unknown = ""
+        kinds = dict.fromkeys(names, "")
         if self.layout == "named":
-            unknown = "number"
-        kinds = fill_unknown_families(dict(zip(names, self.kinds or [unknown] * len(names), strict=True)), rows)
+            kinds = dict.fromkeys(names, "number")
+        kinds = fill_unknown_families(kinds | self.families, rows)
         return self._replace(layout="table", features=len(names), names=names, kinds=tuple(kinds.values()))
 
     def _add_targets(self, targets: Targets) -> "Schema":
@@ -246,7 +259,8 @@ class Schema(NamedTuple):
     def add_labels(self, labels: tuple[Label, ...]) -> "Schema":
         """Return the schema with new labels appended."""
         known = set(self.labels)
-        return self._replace(labels=self.labels + tuple(label for label in labels if label not in known))
+        new = tuple(label for label in labels if label not in known)
+        return self._replace(labels=self.labels + new)
 
 
 def schema_delta(old: Schema, new: Schema) -> str | None:
@@ -254,9 +268,9 @@ def schema_delta(old: Schema, new: Schema) -> str | None:
 
     If labels were added, only the new labels are included. Returns None if the schemas are equal.
     """
-    changed = {k: v for k, v in new._asdict().items() if v != getattr(old, k)}
+    changed = {name: value for name, value in new._asdict().items() if value != getattr(old, name)}
     if len(new.labels) > len(old.labels):
-        changed["labels"] = list(new.labels[len(old.labels) :])
+        changed["labels"] = new.labels[len(old.labels) :]
     if changed:
         return json.dumps(changed, sort_keys=True, separators=(",", ":"))
     return None

@@ -5,6 +5,7 @@ indices. Rows are copied only if their indices are not sorted, or if the matrix 
 """
 
 import sys
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,7 +52,9 @@ def sparse_as_csr(X: Any) -> "sp.csr_matrix":
     if X.ndim != 2:
         raise InvalidRows(f"Expected 2D array, got {X.ndim}D sparse array instead: rows must be (rows, features).")
 
-    matrix = X if X.format == "csr" else _convert_to_csr(X)
+    matrix = X
+    if X.format != "csr":
+        matrix = _convert_to_csr(X)
     canonical = has_canonical_indices(matrix, matrix.shape, "row")
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
@@ -90,6 +93,16 @@ def rows_from_fields(values: np.ndarray, indices: np.ndarray | None, indptr: np.
     return sp.csr_matrix((values, indices, indptr), shape=(len(indptr) - 1, n_columns))
 
 
+def sparse_rows_to_dicts(X: Any) -> list[dict[str, list[Any]]]:
+    """Return the rows of a CSR matrix as dicts of `indices` and `values`, for JSON."""
+    rows = []
+    for start, end in pairwise(X.indptr.tolist()):
+        indices = X.indices[start:end].tolist()
+        values = X.data[start:end].tolist()
+        rows.append({"indices": indices, "values": values})
+    return rows
+
+
 def pad_with_zero_columns(X: Any, n_columns: int) -> Any:
     """Return rows X with columns of zeros added.
 
@@ -112,12 +125,14 @@ def stack_rows(upper: Any, lower: Any, n_columns: int) -> Any:
     """
     import scipy.sparse as sp
 
-    if not is_sparse(upper):
-        if is_sparse(lower):
-            lower = lower.toarray()
-        return np.vstack([pad_with_zero_columns(X, n_columns) for X in (upper, lower)], dtype=np.float64)
-    parts = [pad_with_zero_columns(sp.csr_matrix(X), n_columns) for X in (upper, lower)]
-    return sp.vstack(parts, format="csr", dtype=np.float64)
+    if is_sparse(upper):
+        lower = sp.csr_matrix(lower)
+    elif is_sparse(lower):
+        lower = lower.toarray()
+    parts = [pad_with_zero_columns(X, n_columns) for X in (upper, lower)]
+    if is_sparse(upper):
+        return sp.vstack(parts, format="csr", dtype=np.float64)
+    return np.vstack(parts, dtype=np.float64)
 
 
 def row_of_entry(indptr: np.ndarray, entry: int) -> int:
@@ -152,11 +167,16 @@ def _convert_to_csr(X: Any) -> "sp.csr_matrix":
         X = X.tocoo()
         if not len(X.row) == len(X.col) == len(X.data):
             raise InvalidIndex(f"{len(X.data)} values have {len(X.row)} rows and {len(X.col)} columns; give one each.")
-        for name, indices, limit in (("row", X.row, X.shape[0]), ("column", X.col, X.shape[1])):
-            outside = indices[(indices < 0) | (indices >= limit)]
-            if len(outside):
-                raise InvalidIndex(f"an entry has the {name} {outside[0]}; it must be from 0 to {limit - 1}.")
+        _refuse_outside_coo(X.row, X.shape[0], "row")
+        _refuse_outside_coo(X.col, X.shape[1], "column")
     return X.tocsr()
+
+
+def _refuse_outside_coo(indices: np.ndarray, limit: int, axis_word: str) -> None:
+    """Raise InvalidIndex for a row or column of an entry below 0 or from `limit` on."""
+    outside = indices[(indices < 0) | (indices >= limit)]
+    if len(outside):
+        raise InvalidIndex(f"an entry has the {axis_word} {outside[0]}; it must be from 0 to {limit - 1}.")
 
 
 def has_canonical_indices(X: Any, shape: tuple[int, int], row_word: str) -> bool:
@@ -189,7 +209,8 @@ def has_canonical_indices(X: Any, shape: tuple[int, int], row_word: str) -> bool
     ascends = used[1:] > used[:-1]
     if shape[0] > 1:
         starts = indptr[1:-1]
-        ascends[starts[(starts > 0) & (starts < len(used))] - 1] = True
+        inner_starts = starts[(starts > 0) & (starts < len(used))]
+        ascends[inner_starts - 1] = True
     return bool(np.logical_and.reduce(ascends))
 
 
@@ -243,10 +264,12 @@ def checked_csr(
     # Sorted rows have the canonical format unless an index is repeated in a row.
     if not matrix.has_canonical_format:
         # Find the first repeated index, for the error message.
+        columns = matrix.indices
         rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-        at = int(np.argmax((matrix.indices[1:] == matrix.indices[:-1]) & (rows[1:] == rows[:-1])))
+        repeated = (columns[1:] == columns[:-1]) & (rows[1:] == rows[:-1])
+        at = int(np.argmax(repeated))
         row = int(rows[at])
-        column = int(matrix.indices[at])
+        column = int(columns[at])
         raise InvalidIndex(f"row {row} has index {column} more than once; add its values up.", row=row, column=column)
 
     return matrix

@@ -100,7 +100,9 @@ class ColumnValues(NamedTuple):
     @property
     def missing(self) -> np.ndarray:
         """Mask (rows,) that is True where a value is missing."""
-        return self.values < 0 if self.has_texts else np.isnan(self.values)
+        if self.has_texts:
+            return self.values < 0
+        return np.isnan(self.values)  # type: ignore[no-any-return]
 
 
 def table_batch(columns: Sequence[tuple[str, pa.Array]], n_rows: int) -> pa.RecordBatch:
@@ -113,13 +115,14 @@ def table_batch(columns: Sequence[tuple[str, pa.Array]], n_rows: int) -> pa.Reco
     infinite or too large.
     """
     if not columns:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * n_rows, pa.struct([]))).replace_schema_metadata(MARK)
-    names = [name for name, _ in columns]
+        empty = pa.array([{}] * n_rows, pa.struct([]))
+        return pa.RecordBatch.from_struct_array(empty).replace_schema_metadata(MARK)
+    names, arrays = zip(*columns, strict=True)
     refuse_repeated_names(names)
     for name, column in columns:
         if column.type == pa.float64() and column.null_count < len(column):
             _refuse_huge_numbers(name, column.to_numpy(zero_copy_only=False))
-    return pa.RecordBatch.from_arrays([column for _, column in columns], names=names, metadata=MARK)
+    return pa.RecordBatch.from_arrays(list(arrays), names=names, metadata=MARK)
 
 
 def is_table(X: object) -> bool:
@@ -152,7 +155,8 @@ def drop_unused_texts(rows: pa.RecordBatch) -> pa.RecordBatch:
             used = column.indices.unique().drop_null().sort()
             codes = pc.index_in(column.indices, used)
             texts = column.dictionary.take(used)
-            rows = rows.set_column(i, name, pa.DictionaryArray.from_arrays(codes, texts, ordered=column.type.ordered))
+            smaller = pa.DictionaryArray.from_arrays(codes, texts, ordered=column.type.ordered)
+            rows = rows.set_column(i, name, smaller)
     return rows
 
 
@@ -224,7 +228,9 @@ def conform_table(rows: pa.RecordBatch, families: dict[str, str]) -> pa.RecordBa
         column = given.pop(name, None)
         if column is None:
             column = missing_column(family, rows.num_rows)
-        columns[name] = convert_column(name, column, family) if family else column
+        elif family:
+            column = convert_column(name, column, family)
+        columns[name] = column
     return table_batch(list((columns | given).items()), rows.num_rows)
 
 
@@ -233,9 +239,11 @@ def table_to_dicts(rows: pa.RecordBatch) -> list[dict[str, Any]]:
 
     Dates are ISO texts. A missing value is None.
     """
-    columns = columns_by_name(rows).items()
-    dates = {name: "text" for name, column in columns if column_family(column) == "date"}
-    dicts: list[dict[str, Any]] = conform_table(rows, dict.fromkeys(rows.schema.names, "") | dates).to_pylist()
+    families = dict.fromkeys(rows.schema.names, "")
+    for name, column in columns_by_name(rows).items():
+        if column_family(column) == "date":
+            families[name] = "text"
+    dicts: list[dict[str, Any]] = conform_table(rows, families).to_pylist()
     return dicts
 
 
@@ -269,8 +277,10 @@ def fill_unknown_families(known_families: dict[str, str], rows: pa.RecordBatch) 
     for name, column in columns_by_name(rows).items():
         if families[name]:
             convert_column(name, column, families[name])
+        elif _has_only_iso_texts(column):
+            families[name] = "date"
         else:
-            families[name] = "date" if _has_only_iso_texts(column) else column_family(column)
+            families[name] = column_family(column)
     return families
 
 
@@ -398,18 +408,17 @@ def convert_column(name: str, column: pa.Array, family: str) -> pa.Array:
     if own_family == family:
         return column
     if not own_family:
-        missing_type = _MISSING_TYPES.get(family, pa.float64())
-        if column.type == missing_type:
-            return column
         return missing_column(family, len(column))
     if family == "text":
         read = column_values(column)
         distinct, codes = np.unique(read.values, return_inverse=True)
-        texts = [value_as_text(read.kind, v) for v in distinct[~np.isnan(distinct)].tolist()]
+        present = distinct[~np.isnan(distinct)].tolist()
+        texts = [value_as_text(read.kind, value) for value in present]
         indices = pa.array(codes.astype(np.int32), mask=read.missing)
         return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()), ordered=True)
     if own_family != "text":
-        raise _wrong_family_error(name, column, column.is_valid().index(True).as_py(), family)
+        row = column.is_valid().index(True).as_py()
+        raise _wrong_family_error(name, column, row, family)
 
     # Parse each distinct text once.
     parse = _parse_number_or_boolean
@@ -417,10 +426,14 @@ def convert_column(name: str, column: pa.Array, family: str) -> pa.Array:
         parse = _parse_iso_date
     parsed: list[Any] = []
     for code, text in enumerate(column.dictionary.to_pylist()):
+        value = None
         try:
-            parsed.append(parse(text) if text.strip() else None)
+            if text.strip():
+                value = parse(text)
         except ValueError as e:
-            raise _wrong_family_error(name, column, column.indices.index(code).as_py(), family) from e
+            row = column.indices.index(code).as_py()
+            raise _wrong_family_error(name, column, row, family) from e
+        parsed.append(value)
 
     # A column of times is of the kind "date" if all of its values are whole days.
     if family == "number":
@@ -447,13 +460,12 @@ def value_as_text(kind: str, value: float) -> str:
 
 
 def _parse_number_or_boolean(text: str) -> float:
-    """Return the number that a text represents.
-
-    The text "true" is 1, and "false" is 0. Raises ValueError for any other text that is no number,
-    for NaN, and for a number whose absolute value is above 1e100.
-    """
+    """Return the number of a text, 1 for "true" and 0 for "false", or raise ValueError."""
     truth = {"true": 1.0, "false": 0.0}.get(text.strip().lower())
-    value = float(text) if truth is None else truth
+    if truth is not None:
+        return truth
+    value = float(text)
+    # The comparison is also False for NaN.
     if not abs(value) <= LARGEST:
         raise ValueError(text)
     return value

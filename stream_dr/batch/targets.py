@@ -18,7 +18,7 @@ A row may have no target (null). Supervised accumulators skip and count rows wit
 """
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
@@ -117,12 +117,14 @@ def encode_plain_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray] | N
     types = set(map(type, labels))
     if len(types) != 1 or not types <= {str, int, bool}:
         return None
-    code_of = dict(zip(dict.fromkeys(labels), range(len(labels)), strict=False))
+    distinct = dict.fromkeys(labels)
+    code_of = dict(zip(distinct, range(len(distinct)), strict=True))
     if types == {str} and not is_valid_unicode("".join(code_of)):
         return None
     if types == {int} and not INTEGERS[0] <= min(code_of) <= max(code_of) <= INTEGERS[1]:
         return None
-    return tuple(code_of), np.fromiter(map(code_of.__getitem__, labels), dtype=np.int32, count=len(labels))
+    codes = np.fromiter(map(code_of.__getitem__, labels), dtype=np.int32, count=len(labels))
+    return tuple(code_of), codes
 
 
 def sort_row_codes(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -136,11 +138,14 @@ def sort_row_codes(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, n
     rows = len(indptr) - 1
     wide = int(codes.max(initial=0)) + 1
     # Each key holds the number of a row and one of its codes. Sorting the keys sorts within rows.
-    keys = np.repeat(np.arange(rows) * wide, np.diff(indptr)) + codes
+    first_keys = np.arange(rows) * wide
+    keys = np.repeat(first_keys, np.diff(indptr)) + codes
     keys.sort()
-    keys = keys[np.diff(keys, prepend=-1) > 0]
-    row, codes = np.divmod(keys, wide)
-    return codes.astype(np.int32), np.searchsorted(row, np.arange(rows + 1))
+    is_new = np.diff(keys, prepend=-1) > 0
+
+    row, codes = np.divmod(keys[is_new], wide)
+    indptr = np.searchsorted(row, np.arange(rows + 1))
+    return codes.astype(np.int32), indptr
 
 
 def renumber_codes(codes: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.ndarray]:
@@ -172,7 +177,10 @@ def label_array(labels: Sequence[Label]) -> np.ndarray:
     array = np.asarray(labels)
     if not labels or array.dtype.kind != "f":
         return array
-    return np.array(labels, dtype=object if any(label < 0 for label in labels if type(label) is int) else np.uint64)
+    # numpy makes floats of integers that neither int64 nor uint64 represents.
+    if any(label < 0 for label in labels if type(label) is int):
+        return np.array(labels, dtype=object)
+    return np.array(labels, dtype=np.uint64)
 
 
 def check_float_labels_exact(numbers: np.ndarray) -> None:
@@ -254,8 +262,8 @@ def _reencode_dictionary(column: pa.DictionaryArray) -> tuple[tuple[Label, ...],
         indices = indices.cast(pa.int64()).fill_null(-1)
 
     # The index −1 of a row without a label takes the last code.
-    codes = np.append(code_of, np.int32(-1))[view_of_numbers(indices)]
-    used, codes = renumber_codes(codes, len(labels))
+    code_of = np.append(code_of, np.int32(-1))
+    used, codes = renumber_codes(code_of[view_of_numbers(indices)], len(labels))
     return tuple(labels[i] for i in used.tolist()), codes
 
 
@@ -311,9 +319,7 @@ class Targets(NamedTuple):
         """
         present = None
         if self.present is not None:
-            present = self.present[row_indices]
-        if present is not None and present.all():
-            present = None
+            present = _none_if_all(self.present[row_indices])
         if self.values is not None:
             return self._replace(values=self.values[row_indices], present=present)
         if self.indptr is None:
@@ -332,13 +338,13 @@ class Targets(NamedTuple):
         if self.values is not None:
             rows = self.values.tolist()
         elif self.indptr is None:
-            rows = [self.labels[c] if c >= 0 else None for c in self.codes.tolist()]
+            rows = [self.labels[code] if code >= 0 else None for code in self.codes.tolist()]
         else:
-            codes = self.codes.tolist()
-            at = self.indptr.tolist()
-            rows = [[self.labels[c] for c in codes[at[i] : at[i + 1]]] for i in range(len(at) - 1)]
+            flat = [self.labels[code] for code in self.codes.tolist()]
+            rows = [flat[start:end] for start, end in pairwise(self.indptr.tolist())]
         if self.present is not None:
-            rows = [r if p else None for r, p in zip(rows, self.present.tolist(), strict=True)]
+            for i in np.flatnonzero(~self.present).tolist():
+                rows[i] = None
         return rows
 
 
@@ -353,7 +359,9 @@ def select_entries(indptr: np.ndarray, row_indices: np.ndarray) -> tuple[np.ndar
     """
     counts = np.diff(indptr)[row_indices]
     taken = np.append(0, counts).cumsum()
-    return taken, np.repeat(indptr[row_indices] - taken[:-1], counts) + np.arange(taken[-1])
+    # The entries of a selected row lie `shift` places further on in the original arrays.
+    shifts = indptr[row_indices] - taken[:-1]
+    return taken, np.repeat(shifts, counts) + np.arange(taken[-1])
 
 
 def class_targets(labels: Any) -> Targets:
@@ -375,8 +383,7 @@ def targets_of_labels(column: pa.Array) -> Targets:
     labels, codes = encode_labels(column)
     if not column.null_count and not pa.types.is_dictionary(column.type):
         return Targets("class", labels, codes)
-    present = codes >= 0
-    return Targets("class", labels, codes, present=None if present.all() else present)
+    return Targets("class", labels, codes, present=_none_if_all(codes >= 0))
 
 
 def targets_without_labels(n_rows: int) -> Targets:
@@ -397,7 +404,9 @@ def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
     if not set(map(type, label_sets)) <= {list, tuple}:
         rows = [_row_labels(labels, i) for i, labels in enumerate(label_sets)]
         present = np.array([labels is not None for labels in rows], dtype=bool)
-        label_sets = [() if labels is None else labels for labels in rows]
+        for i in np.flatnonzero(~present).tolist():
+            rows[i] = ()
+        label_sets = rows
     flat = list(chain.from_iterable(label_sets))
     indptr = np.cumsum([0, *map(len, label_sets)])
     plain = encode_plain_labels(flat)
@@ -429,9 +438,14 @@ def _multilabel_targets(
     labels: tuple[Label, ...], codes: np.ndarray, indptr: np.ndarray, present: np.ndarray | None
 ) -> Targets:
     codes, indptr = sort_row_codes(codes, indptr)
-    if present is not None and present.all():
-        present = None
-    return Targets("multilabel", labels, codes, indptr, present=present)
+    return Targets("multilabel", labels, codes, indptr, present=_none_if_all(present))
+
+
+def _none_if_all(present: np.ndarray | None) -> np.ndarray | None:
+    """Return a mask of rows with a target, or None if every row has one."""
+    if present is None or present.all():
+        return None
+    return present
 
 
 def continuous_targets(values: ArrayLike, present: np.ndarray | None = None) -> Targets:
@@ -453,8 +467,7 @@ def continuous_targets(values: ArrayLike, present: np.ndarray | None = None) -> 
         raise InvalidTargets(f"continuous targets have {array.ndim} dimensions; pass (rows,) or (rows, k).")
     if present is not None:
         array[~present] = 0.0
-        if present.all():
-            present = None
+        present = _none_if_all(present)
     # The comparison is False for NaN.
     valid = np.abs(array) <= LARGEST
     if not valid.all():
@@ -516,10 +529,7 @@ def drop_rows_without_target(block: Block) -> tuple[Block, int]:
 
 
 def _row_labels(labels: Any, row_number: int) -> Any:
-    """Return the labels of one row as a collection with a length, or None.
-
-    Raises TargetKindMismatch if `labels` is a single label instead of a collection.
-    """
+    """Return the labels of one row as a collection, or None. A single label is an error."""
     if labels is None or isinstance(labels, list | tuple | set | frozenset):
         return labels
     if isinstance(labels, np.ndarray):
@@ -563,8 +573,10 @@ def check_labels_allowed(allowed_labels: Sequence[Label], new_labels: Sequence[L
     """
     known = set(allowed_labels)
     others = [label for label in new_labels if label not in known]
-    if allowed_labels and others:
-        named = ", ".join(map(repr, allowed_labels[:5])) + (" …" if len(allowed_labels) > 5 else "")
+    if known and others:
+        named = ", ".join(map(repr, allowed_labels[:5]))
+        if len(allowed_labels) > 5:
+            named += " …"
         raise InvalidTargets(
             f"the batch has the label {others[0]!r}{did_you_mean(others[0], allowed_labels)}; this stream's labels are "
             f"{named} (allowed_labels). Correct it, or allow it as well.",

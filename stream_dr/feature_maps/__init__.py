@@ -154,7 +154,8 @@ def nystroem(
     >>> nystroem(2, kernel="linear")["landmarks"]
     2
     """
-    return _checked_spec_of_map(Nystroem(landmarks_to_json(landmarks), kernel, gamma, degree, coef0, first, seed, nu))
+    listed = landmarks_to_json(landmarks)
+    return _checked_spec_of_map(Nystroem(listed, kernel, gamma, degree, coef0, first, seed, nu))
 
 
 def feature_map(spec: Any) -> Any:
@@ -173,17 +174,21 @@ def feature_map(spec: Any) -> Any:
             values = json.loads(spec)
         except ValueError:
             values = None
-    if not isinstance(values, dict) or not isinstance(values.get("map"), str) or values["map"] not in MAPS:
-        meant = did_you_mean(values.get("map") if isinstance(values, dict) else values, MAPS)
+    name = values
+    if isinstance(values, dict):
+        name = values.get("map")
+    if not isinstance(values, dict) or not isinstance(name, str) or name not in MAPS:
+        meant = did_you_mean(name, MAPS)
         raise InvalidParameter(
             f"feature_map={spec!r}{meant}; it must be None or a dict whose 'map' is one of {', '.join(MAPS)}, as "
             "stream_dr.random_fourier(), nystroem(), polynomial(), hashing(), table() and text() give it."
         )
 
-    kind = MAPS[values["map"]]
+    kind = MAPS[name]
     parameters = {k: v for k, v in values.items() if k != "map"}
     known = [field.name for field in fields(kind)]
-    if error := error_for_unknown_parameter(f"feature_map {values['map']!r}", parameters, known):
+    error = error_for_unknown_parameter(f"feature_map {name!r}", parameters, known)
+    if error:
         raise error
     feature_map: FeatureMap = kind(**parameters)
     feature_map.check()
@@ -210,14 +215,16 @@ def spec_without_defaults(spec: Any) -> Any:
     if not isinstance(name, str) or name not in MAPS:
         return spec
     defaults = spec_of_map(MAPS[name]())
-    return {k: v for k, v in spec.items() if k == "map" or k not in defaults or repr(v) != repr(defaults[k])}
+    changed = {}
+    for parameter, value in spec.items():
+        is_default = parameter in defaults and repr(value) == repr(defaults[parameter])
+        if parameter == "map" or not is_default:
+            changed[parameter] = value
+    return changed
 
 
 def _checked_spec_of_map(feature_map: FeatureMap) -> dict[str, Any]:
-    """Check a feature map's parameters and return its spec.
-
-    Raises InvalidParameter if a parameter is outside its range.
-    """
+    """Check a feature map's parameters and return its spec."""
     feature_map.check()
     return spec_of_map(feature_map)
 
@@ -228,4 +235,9 @@ def spec_of_map(feature_map: FeatureMap) -> dict[str, Any]:
     The spec has all parameters of the map, as JSON types.
     """
     name = next(name for name, kind in MAPS.items() if type(feature_map) is kind)
-    return {"map": name} | {k: list(v) if isinstance(v, tuple) else v for k, v in vars(feature_map).items()}
+    spec: dict[str, Any] = {"map": name}
+    for parameter, value in vars(feature_map).items():
+        if isinstance(value, tuple):
+            value = list(value)
+        spec[parameter] = value
+    return spec

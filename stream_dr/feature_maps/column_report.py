@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from stream_dr.batch.table import column_values, find_column
@@ -106,19 +105,24 @@ class TableReport(NamedTuple):
         lines = [("column", "taken for", "made of it", "why", could_be)]
         for columns in _group_vector_columns(self.columns):
             c = columns[0]
-            last = columns[-1].name
-            name, options = (c.name, ", ".join(c.options)) if c.name == last else (f"{c.name} … {last}", "")
+            name = c.name
+            options = ", ".join(c.options)
+            if len(columns) > 1:
+                name = f"{c.name} … {columns[-1].name}"
+                options = ""
             lines.append((name, c.taken_for or "nothing yet", c.made or "left out", c.why, options))
-        widths = [max(map(len, part)) for part in zip(*lines, strict=True)]
+
+        # Align the cells of the lines. Notes and problems stand below.
+        widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
         text = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-        text += [f"note: {self.note}"] if self.note else []
-        return "\n".join([*text, *(f"problem: {problem}" for problem in self.problems)])
+        if self.note:
+            text.append(f"note: {self.note}")
+        text += [f"problem: {problem}" for problem in self.problems]
+        return "\n".join(text)
 
 
 def _group_vector_columns(columns: tuple[ColumnReport, ...]) -> list[list[ColumnReport]]:
-    """Return columns in groups that share a line.
-
-    A group has one line in the report.
+    """Return columns in groups that share a line of the report.
 
     The columns v0, v1 … of a vector form a group if they have one kind and one encoding, and if
     there are at least MANY of them. Every other column forms a group alone.
@@ -126,14 +130,27 @@ def _group_vector_columns(columns: tuple[ColumnReport, ...]) -> list[list[Column
     # A run is a list of consecutive columns v0, v1 … of one kind and encoding.
     runs: list[list[ColumnReport]] = []
     for column in columns:
-        before = runs[-1] if runs else []
-        follows = before and column.name == f"{before[0].name[:-1]}{len(before)}" and before[0].name.endswith("0")
-        same_encoding = ("taken_for", "made", "why")
-        if follows and all(getattr(column, name) == getattr(before[0], name) for name in same_encoding):
-            before.append(column)
+        if runs and _continues_run(runs[-1], column):
+            runs[-1].append(column)
         else:
             runs.append([column])
-    return [part for run in runs for part in ([run] if len(run) >= MANY else [[column] for column in run])]
+
+    groups = []
+    for run in runs:
+        if len(run) >= MANY:
+            groups.append(run)
+        else:
+            groups += [[column] for column in run]
+    return groups
+
+
+def _continues_run(run: list[ColumnReport], column: ColumnReport) -> bool:
+    """Return True if a column is the next one of the vector v0, v1 …"""
+    first = run[0]
+    next_name = f"{first.name[:-1]}{len(run)}"
+    if not first.name.endswith("0") or column.name != next_name:
+        return False
+    return (column.taken_for, column.made, column.why) == (first.taken_for, first.made, first.why)
 
 
 def suitable_map_spec(rows: pa.RecordBatch, table_spec: dict[str, Any]) -> dict[str, Any]:
@@ -149,8 +166,7 @@ def suitable_map_spec(rows: pa.RecordBatch, table_spec: dict[str, Any]) -> dict[
     """
     report = describe(rows, table_spec)
     used = [column for column in report.columns if column.taken_for not in LEFT_OUT]
-    prose = [column.taken_for for column in used] == ["text"] and not report.problems
-    if prose:
+    if len(used) == 1 and used[0].taken_for == "text" and not report.problems:
         return {"map": "text", "column": used[0].name}
     return table_spec
 
@@ -165,46 +181,66 @@ def describe(rows: pa.RecordBatch | Iterable[pa.RecordBatch], spec: dict[str, An
         with a value of the column.
     spec: spec of the map `table` or `text`. None: the map `table` with its defaults.
     """
-    batches = [rows] if isinstance(rows, pa.RecordBatch) else list(rows)
-    table_map = _table_map_of_spec(spec or {})
+    if isinstance(rows, pa.RecordBatch):
+        rows = [rows]
+    batches = list(rows)
+    spec = spec or {}
+    table_map = _table_map_of_spec(spec)
     table_map.check()
-
-    # Report parameters of the map that name a column which does not exist.
     names = []
     if batches:
         names = batches[0].schema.names
-    asked = {n: o for o in ("one_hot", "hash", "drop", "keep", "as_") for n in (getattr(table_map, o) or ())}
-    problems = [
+    problems = _unknown_column_problems(table_map, names)
+
+    # Infer the kinds first, because text columns share a number of hashed words.
+    inferred = {name: _infer_kind_from_batches(name, batches, table_map) for name in names}
+    kinds = [kind for kind, _ in inferred.values()]
+    words = hashed_columns_per_text(table_map, kinds)
+
+    # Report each column, with its statistics and its problem.
+    columns = []
+    statistics = []
+    for name in names:
+        report, column, problem = _report_column(name, batches, inferred[name], table_map, words)
+        columns.append(report)
+        statistics.append(column)
+        if problem:
+            problems.append(problem)
+
+    # For the map `text` the scatter is always diagonal, so there is no note.
+    note = ""
+    if spec.get("map") != "text":
+        note = diagonal_only_reason(table_map, statistics)
+    n_rows = sum(batch.num_rows for batch in batches)
+    return TableReport(n_rows, tuple(columns), tuple(problems), note)
+
+
+def _unknown_column_problems(table_map: Table, names: list[str]) -> list[str]:
+    """Return a problem for each parameter that names a column which does not exist."""
+    # A column that several parameters name is reported once.
+    asked = {}
+    for option in ("one_hot", "hash", "drop", "keep", "as_"):
+        for name in getattr(table_map, option) or ():
+            asked[name] = option
+    return [
         f"{option} names {name!r}{did_you_mean(name, names)}, and there is no such column"
         for name, option in asked.items()
         if name not in names
     ]
 
-    # Infer the kinds first, because text columns share a number of hashed words.
-    inferred = {name: _infer_kind_from_batches(name, batches, table_map) for name in names}
-    words = hashed_columns_per_text(table_map, (kind for kind, _ in inferred.values()))
-
-    reported = [_report_column(name, batches, inferred[name], table_map, words) for name in names]
-    problems += [problem for _, _, problem in reported if problem]
-    # For the map `text` the scatter is always diagonal, so there is no note.
-    note = ""
-    if (spec or {}).get("map") != "text":
-        note = diagonal_only_reason(table_map, [statistics for _, statistics, _ in reported])
-    columns = tuple(report for report, _, _ in reported)
-    return TableReport(sum(batch.num_rows for batch in batches), columns, tuple(problems), note)
-
 
 def _table_map_of_spec(spec: dict[str, Any]) -> Table:
-    """Return a Table map with the parameters of a spec.
-
-    spec: spec of the map `table` or `text`. From a spec of `text`, only the number of hashed words
-        and the name of the text column are used.
-    """
+    """Return a Table map with the parameters of a spec of the map `table` or `text`."""
     parameters = {name: value for name, value in spec.items() if name != "map"}
     if spec.get("map") != "text":
         return Table(**parameters)
+
+    # Only the number of hashed words and the name of the text column are used.
     text = Text(**parameters)
-    return Table(n_words=text.n_features, as_={text.column: "text"} if text.column else None)
+    kinds = None
+    if text.column:
+        kinds = {text.column: "text"}
+    return Table(n_words=text.n_features, as_=kinds)
 
 
 def _infer_kind_from_batches(name: str, batches: list[pa.RecordBatch], table_map: Table) -> tuple[str, str]:
@@ -239,7 +275,9 @@ def _report_column(
     n_hashed_words: number of hashed words, if the column is a text.
     """
     kind, why = inferred
-    column, width, problem = TableColumn(name), 0, ""
+    column = TableColumn(name)
+    width = 0
+    problem = ""
     values = set[object]()
     missing = 0
 
@@ -249,13 +287,18 @@ def _report_column(
         if given is None:
             continue
         read = column_values(given)
-        values |= set(read.labels if read.has_texts else np.unique(read.values[~read.missing]).tolist())
+        if read.has_texts:
+            values.update(read.labels)
+        else:
+            values.update(read.values[~read.missing].tolist())
         missing += given.null_count
         if kind and not column.kind:
             column, width = start_column(column, kind, n_hashed_words, width)
+        if problem or not column.is_encoded:
+            continue
         try:
-            if column.is_encoded and not problem:
-                column, width = update_column_statistics(column, read_column(column, batch), table_map, width)
+            converted = read_column(column, batch)
+            column, width = update_column_statistics(column, converted, table_map, width)
         except StreamDRError as e:
             problem = str(e)
 
@@ -270,23 +313,28 @@ def _describe_encoding(column: TableColumn, table_map: Table) -> str:
 
     The result is "" if the column is skipped.
     """
-    fill = "the mean" if table_map.impute == "mean" else table_map.impute
-    gaps = ""
-    if column.missing >= 0:
-        gaps = f" + missing (filled by {fill})"
-
+    if not column.is_encoded:
+        return ""
+    parts = []
+    missing = "missing"
     if column.kind == "category":
-        parts = []
         if column.categories:
-            parts = [f"{len(column.categories)} one-hot"]
-        parts += [f"{table_map.n_hashed} hashed"] if column.hashed >= 0 else []
-        return " + ".join([*parts, *(["missing"] if gaps else [])])
-    if column.kind == "text":
-        return f"{len(column.places):,} hashed words" + (" + missing" if gaps else "")
-    cycles = {"date": "years, cycles of year and week", "time": "years, cycles of year, week and day"}
-    if column.is_encoded:
-        return cycles.get(column.kind, "number") + gaps
-    return ""
+            parts.append(f"{len(column.categories)} one-hot")
+        if column.hashed >= 0:
+            parts.append(f"{table_map.n_hashed} hashed")
+    elif column.kind == "text":
+        parts.append(f"{len(column.places):,} hashed words")
+    else:
+        cycles = {"date": "years, cycles of year and week", "time": "years, cycles of year, week and day"}
+        parts.append(cycles.get(column.kind, "number"))
+        fill = table_map.impute
+        if fill == "mean":
+            fill = "the mean"
+        missing = f"missing (filled by {fill})"
+
+    if column.missing >= 0:
+        parts.append(missing)
+    return " + ".join(parts)
 
 
 def _argument_texts_changing_encoding(column: TableColumn) -> tuple[str, ...]:
@@ -302,13 +350,18 @@ def _argument_texts_changing_encoding(column: TableColumn) -> tuple[str, ...]:
     category = _as_json({name: "category"})
     if kind in ("id", "constant"):
         return (f"keep={named}",)
+    if not column.is_encoded:
+        return ()
+
+    drop = f"drop={named}"
     if kind == "category":
-        return (f"{'one_hot' if column.hashed >= 0 else 'hash'}={named}", f"as_={text}", f"drop={named}")
-    if kind == "number":
-        return (f"as_={category}", *(("impute=0",) if column.missing >= 0 else ()), f"drop={named}")
-    if column.is_encoded:
-        return (f"as_={category}", f"drop={named}")
-    return ()
+        option = "hash"
+        if column.hashed >= 0:
+            option = "one_hot"
+        return (f"{option}={named}", f"as_={text}", drop)
+    if kind == "number" and column.missing >= 0:
+        return (f"as_={category}", "impute=0", drop)
+    return (f"as_={category}", drop)
 
 
 def _as_json(value: object) -> str:

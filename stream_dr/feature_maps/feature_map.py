@@ -125,10 +125,16 @@ def draw_uniforms(seed: int, purpose_id: int, first_index: int, n_indices: int, 
     n_indices: number of indices.
     draws_per_index: number of random numbers for each index.
     """
+    # The generator draws blocks of four numbers. Each index has its own blocks.
     blocks = -(-draws_per_index // 4)
-    philox = np.random.Philox(key=(seed % 2**64) | (purpose_id << 64), counter=first_index * blocks)
-    raw = philox.random_raw(n_indices * blocks * 4).reshape(n_indices, blocks * 4)[:, :draws_per_index]
-    return ((raw >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    width = 4 * blocks
+    key = (seed % 2**64) | (purpose_id << 64)
+    philox = np.random.Philox(key=key, counter=first_index * blocks)
+    drawn = philox.random_raw(n_indices * width).reshape(n_indices, width)
+
+    # Take the 53 highest bits of each number, as many as a float64 represents.
+    high = drawn[:, :draws_per_index] >> np.uint64(11)
+    return (high.astype(np.float64) + 0.5) * 2.0**-53
 
 
 def draw_normals(seed: int, purpose_id: int, first_index: int, n_indices: int, draws_per_index: int = 1) -> np.ndarray:
@@ -136,7 +142,8 @@ def draw_normals(seed: int, purpose_id: int, first_index: int, n_indices: int, d
 
     The parameters, and the shape of the result, are those of `draw_uniforms`.
     """
-    normals: np.ndarray = ndtri(draw_uniforms(seed, purpose_id, first_index, n_indices, draws_per_index))
+    uniforms = draw_uniforms(seed, purpose_id, first_index, n_indices, draws_per_index)
+    normals: np.ndarray = ndtri(uniforms)
     return normals
 
 
@@ -145,7 +152,8 @@ def draw_cauchys(seed: int, purpose_id: int, first_index: int, n_indices: int, d
 
     The parameters, and the shape of the result, are those of `draw_uniforms`.
     """
-    return np.tan(np.pi * (draw_uniforms(seed, purpose_id, first_index, n_indices, draws_per_index) - 0.5))
+    uniforms = draw_uniforms(seed, purpose_id, first_index, n_indices, draws_per_index)
+    return np.tan(np.pi * (uniforms - 0.5))
 
 
 def is_finite_number(value: Any) -> bool:
@@ -161,13 +169,23 @@ def is_finite_number(value: Any) -> bool:
         return False
 
 
+def is_integer_within(value: object, least: int, most: int) -> bool:
+    """Return True if a value is an integer, no bool, and within limits.
+
+    least, most: smallest and largest allowed integer.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        return False
+    return bool(least <= value <= most)
+
+
 def check_seed_or_none(seed: object) -> None:
     """Raise InvalidParameter unless a seed is valid.
 
     A valid seed is an integer from 0 to 2⁶³ − 1, or None. None stands for 0, so that results can
     be repeated.
     """
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63):
+    if seed is not None and not is_integer_within(seed, 0, 2**63 - 1):
         raise InvalidParameter(
             f"random_state={seed!r}; it must be an integer ≥ 0 and below 2**63, or None, which stands for 0."
         )
@@ -204,6 +222,12 @@ def matern(squared_distances: np.ndarray, gamma: float, nu: float) -> np.ndarray
     """
     s = np.sqrt(4.0 * nu * gamma * squared_distances)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        values = np.exp((1.0 - nu) * np.log(2.0) - gammaln(nu) + nu * np.log(s) + np.log(kve(nu, s)) - s)
-    # Rows so near each other that the Bessel function overflows have the kernel 1.
-    return np.where(np.isfinite(values) & (s > 0.0), values, np.where(s < 1.0, 1.0, 0.0))
+        constant = (1.0 - nu) * np.log(2.0) - gammaln(nu)
+        # `kve` is the Bessel function times exp(s), so s is subtracted again.
+        logarithm = constant + nu * np.log(s) + np.log(kve(nu, s)) - s
+        values = np.exp(logarithm)
+
+    # The Bessel function overflows for rows near each other, whose kernel is 1.
+    limits = np.where(s < 1.0, 1.0, 0.0)
+    computed = np.isfinite(values) & (s > 0.0)
+    return np.where(computed, values, limits)

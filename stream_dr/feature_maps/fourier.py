@@ -40,6 +40,7 @@ from stream_dr.feature_maps.feature_map import (
     draw_normals,
     draw_uniforms,
     is_finite_number,
+    is_integer_within,
     matern,
 )
 
@@ -119,8 +120,10 @@ class RandomFourier(FeatureMap):
         block: the first batch.
         """
         # Sparse rows without a declared width may get wider, so their width is not used.
-        declared = not block.sparse or block.width_stated
-        return replace(self, gamma=1.0 / max(1, block.features) if declared else 1.0)
+        gamma = 1.0
+        if not block.sparse or block.width_stated:
+            gamma = 1.0 / max(1, block.features)
+        return replace(self, gamma=gamma)
 
     def warn_if_unsuitable(self, X: Rows) -> None:
         """Issue NarrowKernel if most kernel values are near 0.
@@ -138,9 +141,10 @@ class RandomFourier(FeatureMap):
             kernel = np.exp(-gamma * distance)
         value = float(kernel)
         if value < LEAST_MEDIAN and np.isfinite(distance):
+            better = np.log(2.0) / distance
             warnings.warn(
                 f"the kernel of two rows of the first batch is {value:.2g} in the median (gamma={gamma:.3g}), so that every "
-                f"row is far from all others. gamma={np.log(2.0) / distance:.3g} makes it .5; or scale the features.",
+                f"row is far from all others. gamma={better:.3g} makes it .5; or scale the features.",
                 NarrowKernel,
                 stacklevel=2,
             )
@@ -163,7 +167,7 @@ class RandomFourier(FeatureMap):
         """Raise InvalidParameter if a parameter is outside its range."""
         n = self.n_features
         gamma = self.gamma
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 2 <= n < 2**31 or n % 2:
+        if not is_integer_within(n, 2, 2**31 - 1) or n % 2:
             raise InvalidParameter(
                 f"n_features={n!r} of random_fourier; it must be an even integer ≥ 2 and below 2**31."
             )
@@ -189,7 +193,10 @@ class RandomFourier(FeatureMap):
         n_stream_features: number of features of the stream so far.
         names: not used.
         """
-        omega = frequencies(self, n_stream_features if self.orthogonal else _next_power_of_2(X.shape[1]))
+        n_features = X.shape[1]
+        if self.orthogonal:
+            n_features = n_stream_features
+        omega = frequencies(self, self._drawn_features(n_features))
         angles = np.asarray(X @ omega[: X.shape[1]])
         far = np.abs(angles) > FARTHEST
 
@@ -210,7 +217,14 @@ class RandomFourier(FeatureMap):
 
         n_input_columns: number of features of the rows before mapping.
         """
-        return 4 * self.n_features * (n_input_columns if self.orthogonal else _next_power_of_2(n_input_columns))
+        return 4 * self.n_features * self._drawn_features(n_input_columns)
+
+    def _drawn_features(self, n_features: int) -> int:
+        """Return the number of features for which frequencies are drawn."""
+        if self.orthogonal:
+            return n_features
+        # With the next power of 2, frequencies are seldom drawn again if a stream gets wider.
+        return 1 << max(0, int(n_features) - 1).bit_length()
 
 
 @lru_cache(maxsize=8)
@@ -227,12 +241,15 @@ def frequencies(fourier_map: RandomFourier, n_features: int) -> np.ndarray:
     seed = fourier_map.seed
     gamma = float(fourier_map.gamma)  # type: ignore[arg-type]
     if fourier_map.orthogonal:
-        omega: np.ndarray = np.sqrt(2.0 * gamma) * _draw_orthogonal_frequencies(n_features, half, seed)
+        normals = _draw_orthogonal_frequencies(n_features, half, seed)
+        omega: np.ndarray = np.sqrt(2.0 * gamma) * normals
     elif fourier_map.kernel == "rbf":
-        omega = np.sqrt(2.0 * gamma) * draw_normals(seed, SPECTRUM, 0, n_features, half)
+        normals = draw_normals(seed, SPECTRUM, 0, n_features, half)
+        omega = np.sqrt(2.0 * gamma) * normals
     elif fourier_map.kernel == "matern":
         # Normals divided by the root of a χ² variable have a multivariate t distribution.
-        freedom = 2.0 * gammaincinv(fourier_map.nu, draw_uniforms(seed, FREEDOM, 0, half)[:, 0])
+        uniforms = draw_uniforms(seed, FREEDOM, 0, half)[:, 0]
+        freedom = 2.0 * gammaincinv(fourier_map.nu, uniforms)
         normals = draw_normals(seed, SPECTRUM, 0, n_features, half)
         omega = np.sqrt(4.0 * gamma * fourier_map.nu / freedom) * normals
     else:
@@ -251,17 +268,19 @@ def _median_distance(X: Rows, kernel: str) -> float:
     """
     from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
 
-    chosen = np.random.default_rng(0).permutation(X.shape[0])[:MEDIAN_ROWS]
+    order = np.random.default_rng(0).permutation(X.shape[0])
+    chosen = np.sort(order[:MEDIAN_ROWS])
     if len(chosen) < 2:
         return 0.0
 
     # Convert the rows to a form in which scikit-learn computes their distances exactly.
-    rows = X[np.sort(chosen)].astype(np.float64)
+    rows = X[chosen].astype(np.float64)
     if is_sparse(rows):
         # scikit-learn takes only 32-bit indices, so columns with values are renumbered from 0.
         used, at = np.unique(rows.indices, return_inverse=True)
-        parts = rows.data, at.astype(np.int32), rows.indptr.astype(np.int32)
-        rows = sp.csr_matrix(parts, shape=(len(chosen), len(used)))
+        indices = at.astype(np.int32)
+        indptr = rows.indptr.astype(np.int32)
+        rows = sp.csr_matrix((rows.data, indices, indptr), shape=(len(chosen), len(used)))
     else:
         # Differences of rows far from 0 would lose digits, so the first row is subtracted.
         rows = rows - rows[0]
@@ -271,7 +290,8 @@ def _median_distance(X: Rows, kernel: str) -> float:
             distances = manhattan_distances(rows)
         else:
             distances = euclidean_distances(rows, squared=True)
-    return float(np.median(distances[np.triu_indices(len(chosen), 1)]))
+    pairs = np.triu_indices(len(chosen), 1)
+    return float(np.median(distances[pairs]))
 
 
 def _draw_orthogonal_frequencies(n_features: int, n_frequencies: int, seed: int) -> np.ndarray:
@@ -288,19 +308,18 @@ def _draw_orthogonal_frequencies(n_features: int, n_frequencies: int, seed: int)
         raise InvalidParameter(
             f"{n_features} features; the orthogonal variant takes at most {MOST_ORTHOGONAL}. Set orthogonal to false."
         )
+    if not n_features:
+        return np.zeros((0, n_frequencies))
+
+    # Draw blocks of orthogonal columns of length 1.
     blocks = []
-    for b, start in enumerate(range(0, n_frequencies, max(1, n_features))):
+    for b, start in enumerate(range(0, n_frequencies, n_features)):
         size = min(n_features, n_frequencies - start)
-        q, r = np.linalg.qr(draw_normals(seed, SPECTRUM + 100 * b, 0, n_features, size))
+        normals = draw_normals(seed, SPECTRUM + 100 * b, 0, n_features, size)
+        q, r = np.linalg.qr(normals)
         blocks.append(q * np.sign(np.diag(r)))
-    lengths = np.sqrt(2.0 * gammaincinv(n_features / 2.0, draw_uniforms(seed, LENGTHS, 0, n_frequencies)[:, 0]))
-    return np.hstack(blocks) * lengths if n_features else np.zeros((0, n_frequencies))
 
-
-def _next_power_of_2(n_features: int) -> int:
-    """Return the smallest power of 2 ≥ `n_features`.
-
-    Frequencies are drawn for this number of features. So they are seldom drawn again if the number
-    of features of a stream grows.
-    """
-    return 1 << max(0, int(n_features) - 1).bit_length()
+    # The squared length of a standard normal vector has a χ² distribution.
+    uniforms = draw_uniforms(seed, LENGTHS, 0, n_frequencies)[:, 0]
+    lengths = np.sqrt(2.0 * gammaincinv(n_features / 2.0, uniforms))
+    return np.hstack(blocks) * lengths  # type: ignore[no-any-return]

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 
 from stream_dr.batch.block import Rows
 from stream_dr.errors import InvalidParameter, InvalidRows
-from stream_dr.feature_maps.feature_map import FeatureMap
+from stream_dr.feature_maps.feature_map import FeatureMap, is_integer_within
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Hashing(FeatureMap):
     def check(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
         n = self.n_features
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n < 2**31:
+        if not is_integer_within(n, 1, 2**31 - 1):
             raise InvalidParameter(f"n_features={n!r} of hashing; it must be an integer ≥ 1 and below 2³¹.")
         if not isinstance(self.alternate_sign, bool):
             raise InvalidParameter(f"alternate_sign={self.alternate_sign!r} of hashing; it must be a bool.")
@@ -73,7 +73,8 @@ class Hashing(FeatureMap):
         if names is None:
             used, indices = np.unique(X.indices, return_inverse=True)
             X = sp.csr_matrix((X.data, indices, X.indptr), shape=(X.shape[0], len(used)))
-            table = _name_hashing_matrix(self, map(str, used.tolist()))
+            numbers = map(str, used.tolist())
+            table = _name_hashing_matrix(self, numbers)
         else:
             table = cached_name_hashing_matrix(self, tuple(names))
         hashed = sp.csr_matrix(X @ table)
@@ -125,16 +126,23 @@ def dicts_to_sparse_rows(dicts: Sequence[Mapping[Hashable, Any]]) -> tuple[sp.cs
     values: list[float] = []
     for i, row in enumerate(dicts):
         for key, item in row.items():
-            name, value = (f"{key}={item}", 1.0) if isinstance(item, str) else (str(key), item)
-            indices.append(places.setdefault(name, len(places)))
+            name = str(key)
+            value = item
+            if isinstance(item, str):
+                name = f"{key}={item}"
+                value = 1.0
             try:
-                values.append(float(value))
+                number = float(value)
             except (TypeError, ValueError) as e:
                 raise InvalidRows(
                     f"row {i}, feature {key!r} is {value!r}; values must be numbers, strings or bools."
                 ) from e
+            column = places.setdefault(name, len(places))
+            indices.append(column)
+            values.append(number)
         indptr.append(len(indices))
 
-    matrix = sp.csr_matrix((np.asarray(values, dtype=np.float64), indices, indptr), shape=(len(dicts), len(places)))
+    data = np.asarray(values, dtype=np.float64)
+    matrix = sp.csr_matrix((data, indices, indptr), shape=(len(dicts), len(places)))
     matrix.sum_duplicates()
     return matrix, tuple(places)

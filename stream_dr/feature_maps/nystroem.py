@@ -31,7 +31,13 @@ import scipy.sparse as sp
 
 from stream_dr.batch.block import Block, Rows, check_finite
 from stream_dr.batch.matrix import as_rows
-from stream_dr.batch.sparse import pad_with_zero_columns, rows_from_fields, stack_rows, stored_row_fields
+from stream_dr.batch.sparse import (
+    pad_with_zero_columns,
+    rows_from_fields,
+    sparse_rows_to_dicts,
+    stack_rows,
+    stored_row_fields,
+)
 from stream_dr.checks import (
     ROW_COUNT_LIMIT,
     check_dtype_and_shapes,
@@ -48,6 +54,7 @@ from stream_dr.feature_maps.feature_map import (
     check_seed_or_none,
     draw_uniforms,
     is_finite_number,
+    is_integer_within,
     matern,
 )
 
@@ -137,7 +144,8 @@ class Landmarks(NamedTuple):
 
         X: (rows, features), dense or CSR.
         """
-        return not set(_rows_as_hashable_bytes(self.rows)).isdisjoint(_rows_as_hashable_bytes(X))
+        landmarks = set(_rows_as_hashable_bytes(self.rows))
+        return not landmarks.isdisjoint(_rows_as_hashable_bytes(X))
 
 
 @dataclass(frozen=True)
@@ -218,12 +226,13 @@ class Nystroem(FeatureMap):
         if self.kernel not in KERNELS:
             raise InvalidParameter(f"kernel={self.kernel!r} of nystroem; it must be one of {', '.join(KERNELS)}.")
         first = self.first
-        if first is not None and (not isinstance(first, int) or isinstance(first, bool) or first < self.max_landmarks):
-            raise InvalidParameter(
-                f"first={first!r} of nystroem; it must be an integer ≥ {self.max_landmarks}, the landmarks."
-            )
-        if first is not None and not self.draws_landmarks:
-            raise InvalidParameter(f"first={first!r} of nystroem; landmarks that are given are not drawn.")
+        if first is not None:
+            if not isinstance(first, int) or isinstance(first, bool) or first < self.max_landmarks:
+                raise InvalidParameter(
+                    f"first={first!r} of nystroem; it must be an integer ≥ {self.max_landmarks}, the landmarks."
+                )
+            if not self.draws_landmarks:
+                raise InvalidParameter(f"first={first!r} of nystroem; landmarks that are given are not drawn.")
         check_seed_or_none(self.seed)
         if not self.draws_landmarks:
             parse_landmark_rows(self.landmarks)
@@ -252,7 +261,8 @@ class Nystroem(FeatureMap):
         nothing = Landmarks(0, 0, 0, np.zeros((0, 0)), np.zeros((0, 0)))
         if self.draws_landmarks:
             return nothing
-        return _add_independent_landmarks(self, nothing, parse_landmark_rows(self.landmarks))
+        rows = parse_landmark_rows(self.landmarks)
+        return _add_independent_landmarks(self, nothing, rows)
 
     def add_landmarks_from_batch(self, landmarks: Landmarks, block: Block) -> Landmarks:
         """Return the landmarks with new landmarks from a batch.
@@ -275,7 +285,8 @@ class Nystroem(FeatureMap):
         # Add the drawn rows in groups, so that the kernel matrix of a group stays small.
         seen = landmarks.seen + block.rows
         for start in range(0, len(chosen), _AT_ONCE):
-            landmarks = _add_independent_landmarks(self, landmarks, block.X[chosen[start : start + _AT_ONCE]])
+            group = chosen[start : start + _AT_ONCE]
+            landmarks = _add_independent_landmarks(self, landmarks, block.X[group])
         values = landmarks.values
         if landmarks.indices is None:
             values = pad_with_zero_columns(values, width)
@@ -295,11 +306,14 @@ class Nystroem(FeatureMap):
         n = len(landmarks.factor)
         if n and X.shape[0]:
             values = self.kernel_values(X, landmarks.rows)
-            out[:, :n] = solve_triangular(landmarks.factor, values.T, lower=True, check_finite=False).T
+            solved = solve_triangular(landmarks.factor, values.T, lower=True, check_finite=False)
+            out[:, :n] = solved.T
 
             # Set coordinates that are only rounding errors to 0.
             # Without rounding, a landmark's coordinates on later landmarks would be exactly 0.
-            out[np.abs(out) <= n * _EPS * np.linalg.norm(out, axis=1, keepdims=True)] = 0.0
+            lengths = np.linalg.norm(out, axis=1, keepdims=True)
+            is_rounding = np.abs(out) <= n * _EPS * lengths
+            out[is_rounding] = 0.0
         return out
 
     def kernel_values(self, A: Rows, B: Rows) -> np.ndarray:
@@ -313,7 +327,8 @@ class Nystroem(FeatureMap):
         from sklearn.metrics import pairwise as kernels
 
         width = max(A.shape[1], B.shape[1])
-        A, B = (pad_with_zero_columns(M.astype(np.float64, copy=False), width) for M in (A, B))
+        A = pad_with_zero_columns(A.astype(np.float64, copy=False), width)
+        B = pad_with_zero_columns(B.astype(np.float64, copy=False), width)
         if self.kernel == "linear":
             return np.asarray(kernels.linear_kernel(A, B))
         if self.kernel == "polynomial":
@@ -328,7 +343,8 @@ class Nystroem(FeatureMap):
             A = A - B[0]
             B = B - B[0]
         if self.kernel == "matern":
-            return matern(kernels.euclidean_distances(A, B, squared=True), self.gamma, self.nu)
+            distances = kernels.euclidean_distances(A, B, squared=True)
+            return matern(distances, self.gamma, self.nu)
         if self.kernel == "rbf":
             kernel = kernels.rbf_kernel
         else:
@@ -359,11 +375,13 @@ class Nystroem(FeatureMap):
         chosen = []
         for i in range(block.rows):
             remaining = first - landmarks.seen - i
-            if remaining <= 0 or draws[i] * remaining < self.max_landmarks - picked:
-                picked += remaining > 0
-                # A row of weight 0 counts as drawn, but does not become a landmark.
-                if block.weights is None or block.weights[i] > 0:
-                    chosen.append(i)
+            if remaining > 0:
+                if draws[i] * remaining >= self.max_landmarks - picked:
+                    continue
+                picked += 1
+            # A row of weight 0 counts as drawn, but does not become a landmark.
+            if block.weights is None or block.weights[i] > 0:
+                chosen.append(i)
         return np.array(chosen, dtype=np.int64), picked
 
 
@@ -377,7 +395,7 @@ def check_kernel_parameters(map_name: str, gamma: float, degree: int, coef0: flo
     """
     if not is_finite_number(gamma) or gamma <= 0:
         raise InvalidParameter(f"gamma={gamma!r} of {map_name}; it must be a finite number > 0.")
-    if isinstance(degree, bool) or not isinstance(degree, int | np.integer) or not 1 <= degree <= 20:
+    if not is_integer_within(degree, 1, 20):
         raise InvalidParameter(f"degree={degree!r} of {map_name}; it must be an integer from 1 to 20.")
     if not is_finite_number(coef0) or coef0 < 0:
         raise InvalidParameter(f"coef0={coef0!r} of {map_name}; it must be a finite number ≥ 0.")
@@ -391,11 +409,14 @@ def parse_landmark_rows(landmarks: Any) -> Rows:
     landmarks: landmarks as an array, sparse matrix, table or lists.
     """
     try:
-        if not any(isinstance(row, Mapping) for row in landmarks):
-            return as_rows(landmarks)[0]
-        indptr = np.cumsum([0, *(len(row["indices"]) for row in landmarks)])
-        entries = [[v for row in landmarks for v in row[name]] for name in ("values", "indices")]
-        return as_rows(sp.csr_matrix((np.asarray(entries[0], dtype=np.float64), entries[1], indptr)))[0]
+        if any(isinstance(row, Mapping) for row in landmarks):
+            lengths = [len(row["indices"]) for row in landmarks]
+            indices = [index for row in landmarks for index in row["indices"]]
+            values = [value for row in landmarks for value in row["values"]]
+            indptr = np.cumsum([0, *lengths])
+            landmarks = sp.csr_matrix((np.asarray(values, dtype=np.float64), indices, indptr))
+        rows, _ = as_rows(landmarks)
+        return rows
     except (StreamDRError, KeyError, TypeError, ValueError) as e:
         raise InvalidParameter(f"landmarks of nystroem are not rows of numbers ({e}).") from e
 
@@ -412,12 +433,12 @@ def landmarks_to_json(landmarks: Any) -> int | list[Any]:
     if isinstance(landmarks, Sequence) and any(isinstance(row, Mapping) for row in landmarks):
         return list(landmarks)
     try:
-        X = as_rows(landmarks)[0]
+        X, _ = as_rows(landmarks)
     except StreamDRError as e:
         raise InvalidParameter(f"landmarks={landmarks!r} of nystroem; it must be a number or rows ({e}).") from e
     if not sp.issparse(X):
         return list(X.tolist())
-    return [{"indices": X[i].indices.tolist(), "values": X[i].data.tolist()} for i in range(X.shape[0])]
+    return sparse_rows_to_dicts(X)
 
 
 def _add_independent_landmarks(nystroem_map: Nystroem, landmarks: Landmarks, candidate_rows: Rows) -> Landmarks:
@@ -445,16 +466,18 @@ def _add_independent_landmarks(nystroem_map: Nystroem, landmarks: Landmarks, can
         j = len(new)
         if j == room:
             break
-        pivot = remainder[i, i] - columns[i, :j] @ columns[i, :j]
+        row = columns[i, :j]
+        pivot = remainder[i, i] - row @ row
         if pivot > _DEPENDENT * K[i, i]:
-            columns[i:, j] = (remainder[i:, i] - columns[i:, :j] @ columns[i, :j]) / np.sqrt(pivot)
+            unexplained = remainder[i:, i] - columns[i:, :j] @ row
+            columns[i:, j] = unexplained / np.sqrt(pivot)
             new.append(i)
 
     # Extend the Cholesky factor by the new landmarks.
-    m = n + len(new)
-    factor = np.zeros((m, m))
-    factor[:n, :n], factor[n:, :n] = landmarks.factor, known[new]
-    factor[n:, n:] = columns[new][:, : len(new)]
+    factor = np.zeros((n + len(new), n + len(new)))
+    factor[:n, :n] = landmarks.factor
+    factor[n:, :n] = known[new]
+    factor[n:, n:] = columns[new, : len(new)]
 
     # Append the new rows to the landmarks.
     width = max(landmarks.n_features, candidate_rows.shape[1])
@@ -473,7 +496,5 @@ def _rows_as_hashable_bytes(X: Rows) -> list[bytes]:
     """
     X = sp.csr_matrix(X, dtype=np.float64)
     X.eliminate_zeros()
-    data = X.data
     indices = X.indices.astype(np.int64)
-    at = X.indptr
-    return [indices[i:j].tobytes() + data[i:j].tobytes() for i, j in pairwise(at)]
+    return [indices[start:end].tobytes() + X.data[start:end].tobytes() for start, end in pairwise(X.indptr)]

@@ -26,7 +26,7 @@ import scipy.sparse as sp
 from stream_dr.batch.block import Rows, check_finite
 from stream_dr.batch.sparse import pad_with_zero_columns
 from stream_dr.errors import InvalidParameter
-from stream_dr.feature_maps.feature_map import FeatureMap, check_seed_or_none, draw_uniforms
+from stream_dr.feature_maps.feature_map import FeatureMap, check_seed_or_none, draw_uniforms, is_integer_within
 from stream_dr.feature_maps.nystroem import check_kernel_parameters
 
 SKETCH = 24
@@ -84,7 +84,7 @@ class Polynomial(FeatureMap):
     def check(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
         n = self.n_features
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= 2**24:
+        if not is_integer_within(n, 1, 2**24):
             raise InvalidParameter(f"n_features={n!r} of polynomial; it must be an integer from 1 to 2²⁴.")
         check_kernel_parameters("polynomial", self.gamma, self.degree, self.coef0)
         check_seed_or_none(self.seed)
@@ -120,8 +120,10 @@ class Polynomial(FeatureMap):
 
         n_input_columns: number of features of the rows before mapping.
         """
-        exact = self.product_count(n_input_columns) <= self.n_features
-        return self.degree * (8 * self.product_count(n_input_columns) if exact else 12 * n_input_columns)
+        n_products = self.product_count(n_input_columns)
+        if n_products <= self.n_features:
+            return 8 * self.degree * n_products
+        return 12 * self.degree * n_input_columns
 
     def _all_products(self, X: Rows) -> np.ndarray:
         """Return all products of `degree` features of each row.
@@ -130,9 +132,12 @@ class Polynomial(FeatureMap):
 
         X: (rows, features). The caller has multiplied X by √γ.
         """
-        rows = X.toarray() if sp.issparse(X) else X
+        rows = X
+        if sp.issparse(X):
+            rows = X.toarray()
         if self.coef0:
-            rows = np.hstack([rows, np.full((len(rows), 1), np.sqrt(self.coef0))])
+            constant = np.full((len(rows), 1), np.sqrt(self.coef0))
+            rows = np.hstack([rows, constant])
         places, factors = _product_factors(rows.shape[1], self.degree)
         out = np.broadcast_to(factors, (len(rows), len(factors))).copy()
         for column in places.T:
@@ -151,7 +156,9 @@ class Polynomial(FeatureMap):
         for t in range(self.degree):
             table, constant = _draw_sketch(self, t, X.shape[1])
             sketch = X @ table
-            spectrum = spectrum * np.fft.rfft((sketch.toarray() if sp.issparse(sketch) else sketch) + constant)
+            if sp.issparse(sketch):
+                sketch = sketch.toarray()
+            spectrum = spectrum * np.fft.rfft(sketch + constant)
         return np.fft.irfft(spectrum, self.n_features)
 
 
@@ -168,12 +175,14 @@ def _product_factors(n_features: int, degree: int) -> tuple[np.ndarray, np.ndarr
     """
     every = chain.from_iterable(combinations_with_replacement(range(n_features), degree))
     places = np.fromiter(every, dtype=np.int64).reshape(-1, degree)
-    orders = np.full(len(places), float(factorial(degree)))
-    run = np.ones(len(places))
+
     # `orders` counts the orders in which the factors of each product can be written.
     # Equal factors are neighbours in `places`. n equal factors divide the number of orders by n!.
+    orders = np.full(len(places), float(factorial(degree)))
+    run = np.ones(len(places))
     for j in range(1, degree):
-        run = np.where(places[:, j] == places[:, j - 1], run + 1.0, 1.0)
+        repeats = places[:, j] == places[:, j - 1]
+        run = np.where(repeats, run + 1.0, 1.0)
         orders /= run
     return places, np.sqrt(orders)
 
@@ -193,12 +202,13 @@ def _draw_sketch(sketched_map: Polynomial, sketch_number: int, n_features: int) 
     n_features: number of features of the rows before mapping.
     """
     # Row 0 is drawn for the constant √coef0.
-    drawn = draw_uniforms(sketched_map.seed, SKETCH + 100 * sketch_number, 0, n_features + 1, 2)
     size = sketched_map.n_features
+    drawn = draw_uniforms(sketched_map.seed, SKETCH + 100 * sketch_number, 0, n_features + 1, 2)
     places = (drawn[:, 0] * size).astype(np.int64)
     signs = np.where(drawn[:, 1] < 0.5, -1.0, 1.0)
 
-    table = sp.csr_matrix((signs[1:], places[1:], np.arange(n_features + 1)), shape=(n_features, size))
+    one_per_row = np.arange(n_features + 1)
+    table = sp.csr_matrix((signs[1:], places[1:], one_per_row), shape=(n_features, size))
     constant = np.zeros(size)
     constant[places[0]] = signs[0] * np.sqrt(sketched_map.coef0)
     return table, constant

@@ -81,14 +81,20 @@ class TableState(NamedTuple):
         """
         check_within(self, 0, ROW_COUNT_LIMIT, "rows")
         check_within(self, 0, FEATURE_COUNT_LIMIT, "width")
-        if len(set(self.names)) != len(self.names) or (isinstance(table_map, Text) and len(self.names) != 1):
-            actual = f"{len(self.names)} columns"
+        names = self.names
+        repeated = len(set(names)) < len(names)
+        if repeated or (isinstance(table_map, Text) and len(names) != 1):
+            actual = f"{len(names)} columns"
             raise field_error(self, "columns", actual, "of distinct names, and one of a map of texts")
 
+        kinds = None
+        if isinstance(table_map, Text):
+            kinds = ("", "text")
+        parts = [np.zeros(0, dtype=np.int64)]
         for column in self.columns:
-            column.check(table_map, (None if isinstance(table_map, Table) else ("", "text")))
-        indices = (column.mapped_column_indices(table_map) for column in self.columns)
-        places = np.concatenate([np.zeros(0, dtype=np.int64), *indices])
+            column.check(table_map, kinds)
+            parts.append(column.mapped_column_indices(table_map))
+        places = np.concatenate(parts)
         if len(places) != self.width or not np.array_equal(np.sort(places), np.arange(self.width)):
             raise field_error(self, "width", f"{self.width}", f"the {len(places)} columns that are made, each once")
 
@@ -144,16 +150,24 @@ class Table(TableMap):
 
         n_input_columns: number of columns of the table.
         """
-        most = max(7, self.max_categories + self.n_hashed, self.n_words or 0, MOST_ONE_HOT if self.one_hot else 0)
-        return n_input_columns * (most + 1) + (WORDS_IN_ALL if n_input_columns and not self.n_words else 0)
+        # A column has at most this many numeric columns, and one that marks missing values.
+        most = max(7, self.max_categories + self.n_hashed, self.n_words or 0)
+        if self.one_hot:
+            most = max(most, MOST_ONE_HOT)
+        total = n_input_columns * (most + 1)
+        if n_input_columns and not self.n_words:
+            total += WORDS_IN_ALL
+        return total
 
     def check(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
         for name in ("max_categories", "n_hashed", "n_words"):
             value = getattr(self, name)
-            least = 0 if name == "max_categories" else 1
             if name == "n_words" and value is None:
                 continue
+            least = 1
+            if name == "max_categories":
+                least = 0
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= 2**20:
                 raise InvalidParameter(f"{name}={value!r} of table; it must be an integer from {least} to 1,048,576.")
         for name in ("one_hot", "hash", "drop", "keep"):
@@ -192,8 +206,11 @@ class Table(TableMap):
         """
         if name in self.drop:
             return "dropped"
-        kinds = dict.fromkeys([*self.one_hot, *self.hash], "category")
-        return (kinds | (self.as_ or {})).get(name)
+        if self.as_ and name in self.as_:
+            return self.as_[name]
+        if name in self.one_hot or name in self.hash:
+            return "category"
+        return None
 
     def bytes(self, n_input_columns: int) -> int:
         """Return an estimate of the statistics' memory in bytes.
@@ -247,7 +264,8 @@ class Text(Words, TableMap):
         """Encoding of texts."""
         settings = dict(vars(self))
         del settings["column"]
-        return Words(**settings | {"ngram_range": tuple(self.ngram_range)})
+        settings["ngram_range"] = tuple(self.ngram_range)
+        return Words(**settings)
 
     def column_names(self, rows: pa.RecordBatch) -> Sequence[str]:
         """Return the name of the column of texts.
@@ -257,7 +275,11 @@ class Text(Words, TableMap):
         rows: rows of the table that has the column.
         """
         texts = [name for name, kind in table_kinds(rows).items() if kind in ("text", "category")]
-        name = self.column or ("text" if "text" in texts else texts[0] if len(texts) == 1 else None)
+        name = self.column
+        if not name and "text" in texts:
+            name = "text"
+        elif not name and len(texts) == 1:
+            name = texts[0]
         if name not in rows.schema.names:
             names = ", ".join(rows.schema.names[:5])
             raise InvalidRows(f"the rows have no one column of texts ({names} …); name it: text(column=…).")
@@ -289,27 +311,34 @@ def update_statistics(table_map: TableMap, state: TableState | None, rows: pa.Re
     rows: the batch.
     sign: 1 to add the batch, −1 to remove it.
     """
-    state = state or TableState(columns=tuple(map(TableColumn, table_map.column_names(rows))))
+    if state is None:
+        names = table_map.column_names(rows)
+        state = TableState(columns=tuple(map(TableColumn, names)))
 
     # Infer the kinds of columns that have had no value before.
-    kinds = {column.name: column.kind for column in state.columns}
-    for name, kind in kinds.items():
-        values = None if kind else find_column(rows, name)
-        if values is not None:
-            kinds[name] = kind_and_reason(name, values, table_map)[0]
+    kinds = {}
+    for column in state.columns:
+        kind = column.kind
+        if not kind:
+            values = find_column(rows, column.name)
+            if values is not None:
+                kind, _ = kind_and_reason(column.name, values, table_map)
+        kinds[column.name] = kind
     words = hashed_columns_per_text(table_map, kinds.values())
 
     # Add the batch's values to the statistics of each column.
     width = state.width
     columns = []
     for column in state.columns:
-        if kinds[column.name] != column.kind:
-            column, width = table_columns.start_column(column, kinds[column.name], words, width)
+        kind = kinds[column.name]
+        if kind != column.kind:
+            column, width = table_columns.start_column(column, kind, words, width)
         if column.is_encoded:
-            values = table_columns.read_column(column, rows)
-            column, width = table_columns.update_column_statistics(column, values, table_map, width, sign)
+            converted = table_columns.read_column(column, rows)
+            column, width = table_columns.update_column_statistics(column, converted, table_map, width, sign)
         columns.append(column)
-    return TableState(state.rows + sign * rows.num_rows, width, tuple(columns), state.mixed)
+    n_rows = state.rows + sign * rows.num_rows
+    return TableState(n_rows, width, tuple(columns), state.mixed)
 
 
 def mapped_columns_by_kind(state: TableState, table_map: TableMap) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -327,11 +356,20 @@ def mapped_columns_by_kind(state: TableState, table_map: TableMap) -> tuple[np.n
     table_map: the map.
     """
     none = np.zeros(0, dtype=np.int64)
-    gaps = np.array([c.missing for c in state.columns if c.missing >= 0], dtype=np.int64)
-    indices = (c.mapped_column_indices(table_map) for c in state.columns if c.kind == "category")
-    categories = np.setdiff1d(np.concatenate([none, *indices]), gaps)
-    numbers = [c.places for c in state.columns if c.kind in SIZES]
-    return np.concatenate([none, *numbers]), categories, gaps
+    numbers = [none]
+    categories = [none]
+    gaps = []
+    for column in state.columns:
+        if column.kind in SIZES:
+            numbers.append(column.places)
+        elif column.kind == "category":
+            categories.append(column.mapped_column_indices(table_map))
+        if column.missing >= 0:
+            gaps.append(column.missing)
+
+    # The columns of categories include the columns that mark their missing values.
+    marks = np.array(gaps, dtype=np.int64)
+    return np.concatenate(numbers), np.setdiff1d(np.concatenate(categories), marks), marks
 
 
 def clear_counts_keep_columns(state: TableState) -> TableState:
@@ -340,8 +378,11 @@ def clear_counts_keep_columns(state: TableState) -> TableState:
     The columns of mapped rows do not change. So rows that are learned again are mapped to the
     columns that they had before.
     """
-    nothing = [c._replace(present=0, total=0.0, counts=np.zeros_like(c.counts)) for c in state.columns]
-    return state._replace(rows=0, columns=tuple(nothing))
+    columns = []
+    for column in state.columns:
+        counts = np.zeros_like(column.counts)
+        columns.append(column._replace(present=0, total=0.0, counts=counts))
+    return state._replace(rows=0, columns=tuple(columns))
 
 
 def check_map_can_learn(feature_map: FeatureMap | None, rows: pa.RecordBatch) -> None:
@@ -372,10 +413,12 @@ def is_category(feature_map: FeatureMap | None, state: TableState | None, name: 
     """
     if not isinstance(feature_map, Table):
         return False
-    for column in state.columns if state else ():
-        if column.name == name and column.kind:
-            return column.kind == "category"
-    return kind_and_reason(name, values, feature_map)[0] == "category"
+    if state:
+        for column in state.columns:
+            if column.name == name and column.kind:
+                return column.kind == "category"
+    kind, _ = kind_and_reason(name, values, feature_map)
+    return kind == "category"
 
 
 def slices_within_memory_limit(table_map: TableMap, state: TableState, rows: pa.RecordBatch) -> list[slice]:
@@ -384,11 +427,17 @@ def slices_within_memory_limit(table_map: TableMap, state: TableState, rows: pa.
     The rows of one slice are mapped at a time. A slice has fewer rows if the table has many
     columns or long texts, because each word takes memory.
     """
-    texts = [column.dictionary.to_pylist() for column in rows.columns if isinstance(column, pa.DictionaryArray)]
-    longest = (max(map(len, distinct), default=0) for distinct in texts)
-    most = table_map.words.n_features or WORDS_IN_ALL
-    entries = 7 * len(state.columns) + sum(min(most, letters // 2) for letters in longest)
-    step = max(1, min(4096, ENTRIES_AT_ONCE // max(1, entries)))
+    # Estimate the entries of a row. A word has at least one letter and one space.
+    most_words = table_map.words.n_features or WORDS_IN_ALL
+    entries = 7 * len(state.columns)
+    for column in rows.columns:
+        if isinstance(column, pa.DictionaryArray):
+            texts = column.dictionary.to_pylist()
+            longest = max(map(len, texts), default=0)
+            entries += min(most_words, longest // 2)
+
+    step = ENTRIES_AT_ONCE // max(1, entries)
+    step = max(1, min(4096, step))
     return [slice(start, start + step) for start in range(0, rows.num_rows, step)]
 
 
@@ -401,17 +450,17 @@ def map_table_rows(table_map: TableMap, state: TableState, rows: pa.RecordBatch)
 
     Raises SchemaMismatch.
     """
-    parts = [
-        table_columns.encode_values_as_entries(column, table_columns.read_column(column, rows), table_map)
-        for column in state.columns
-        if column.is_encoded
-    ]
+    parts = []
+    for column in state.columns:
+        if column.is_encoded:
+            values = table_columns.read_column(column, rows)
+            parts.append(table_columns.encode_values_as_entries(column, values, table_map))
     shape = (rows.num_rows, state.width)
     if not parts:
         return sp.csr_matrix(shape)
 
-    at, columns, values = (np.concatenate(part) for part in zip(*parts, strict=True))
-    X = sp.csr_matrix((values, (at, columns)), shape=shape)
+    at, columns, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
+    X = sp.csr_matrix((numbers, (at, columns)), shape=shape)
     X.eliminate_zeros()
     X.sort_indices()
     return X
@@ -444,7 +493,10 @@ def mapped_column_names(table_map: TableMap, state: TableState) -> tuple[str, ..
     """
     names: dict[int, str] = {}
     for column in state.columns:
-        names |= table_columns.mapped_names_by_index(column, table_map) if column.is_encoded else {}
+        if column.is_encoded:
+            names |= table_columns.mapped_names_by_index(column, table_map)
+
+    # Number the names that an earlier column has.
     unique: dict[str, None] = {}
     for i in range(state.width):
         name = names[i]
@@ -466,11 +518,13 @@ def maps_without_statistics(table_map: TableMap, state: TableState, rows: pa.Rec
     if state.mixed:
         return False
     for column in state.columns:
+        # A column that the batch lacks counts as if it used statistics.
         values = find_column(rows, column.name)
-        if column.kind == "text" and table_map.words.idf and (values is None or values.null_count < len(values)):
+        has_text = values is None or values.null_count < len(values)
+        has_gap = values is None or values.null_count > 0
+        if column.kind == "text" and table_map.words.idf and has_text:
             return False
-        filled = column.kind in SIZES and table_map.impute == "mean"
-        if filled and (values is None or values.null_count):
+        if column.kind in SIZES and table_map.impute == "mean" and has_gap:
             return False
     return True
 
@@ -490,11 +544,15 @@ def can_unlearn_exactly(feature_map: FeatureMap | None, state: TableState | None
     """
     if not isinstance(feature_map, TableMap) or state is None:
         return True
-    filled = feature_map.impute == "mean" and any(
-        column.kind in SIZES and column.present < state.rows for column in state.columns
-    )
-    weighed = feature_map.words.idf and any(column.kind == "text" and column.present for column in state.columns)
-    return not (state.mixed or filled or weighed)
+    if state.mixed:
+        return False
+    for column in state.columns:
+        has_gaps = column.present < state.rows
+        if feature_map.impute == "mean" and column.kind in SIZES and has_gaps:
+            return False
+        if column.kind == "text" and column.present and feature_map.words.idf:
+            return False
+    return True
 
 
 def merge_table_states(table_map: TableMap, a: TableState, b: TableState) -> tuple[TableState, np.ndarray]:
@@ -525,8 +583,10 @@ def merge_table_states(table_map: TableMap, a: TableState, b: TableState) -> tup
     for column in a.columns:
         other = theirs[column.name]
         different = column.kind == "category" and set(column.categories) != set(other.categories)
-        mixed |= different and (column.hashed >= 0 or other.hashed >= 0)
+        hashed = column.hashed >= 0 or other.hashed >= 0
+        mixed |= different and hashed
         column, places, width = table_columns.merge_column_statistics(column, other, table_map, width)
         new_index[list(places)] = list(places.values())
         columns.append(column)
-    return TableState(a.rows + b.rows, width, tuple(columns), mixed), new_index
+    merged = TableState(a.rows + b.rows, width, tuple(columns), mixed)
+    return merged, new_index

@@ -84,8 +84,9 @@ class Words:
         if len(grams) != 2 or not all(isinstance(g, int) for g in grams) or not 1 <= grams[0] <= grams[1]:
             raise InvalidParameter(f"ngram_range={grams!r}; it must be two integers, 1 ≤ least ≤ most.")
         for name, allowed in (("analyzer", ("word", "char", "char_wb")), ("norm", ("l1", "l2", None))):
-            if getattr(self, name) not in allowed:
-                raise InvalidParameter(f"{name}={getattr(self, name)!r}; it must be one of {allowed}.")
+            value = getattr(self, name)
+            if value not in allowed:
+                raise InvalidParameter(f"{name}={value!r}; it must be one of {allowed}.")
         if self.stop_words not in (None, "english"):
             raise InvalidParameter(f"stop_words={self.stop_words!r}; it must be None or 'english'.")
 
@@ -97,7 +98,8 @@ def count_hashed_words(settings: Words, texts: tuple[str, ...]) -> sp.csr_matrix
     """
     if not texts:
         return sp.csr_matrix((0, settings.n_features))
-    return _cached_vectorizer(replace(settings, norm=None, idf=False, sublinear_tf=False)).transform(texts)
+    plain = replace(settings, norm=None, idf=False, sublinear_tf=False)
+    return _cached_vectorizer(plain).transform(texts)
 
 
 def weight_word_counts(
@@ -119,7 +121,8 @@ def weight_word_counts(
     if settings.sublinear_tf:
         rows.data = np.sign(rows.data) * (np.log(np.abs(rows.data)) + 1.0)
     if settings.idf:
-        rows.data *= (np.log((1.0 + n_documents) / (1.0 + document_frequencies)) + 1.0)[rows.indices]
+        inverse = np.log((1.0 + n_documents) / (1.0 + document_frequencies)) + 1.0
+        rows.data *= inverse[rows.indices]
     if settings.norm and rows.shape[0]:
         return normalize(rows, norm=settings.norm, copy=False)
     return rows
@@ -282,16 +285,20 @@ class TableColumn(NamedTuple):
             actual = f"{len(self.categories)} categories"
             raise field_error(self, "categories", actual, "distinct, of a column of categories")
 
-        texts = 0
+        # A column of texts has a count for each hashed word, any other column for each category.
+        n_counts = len(self.categories)
         if self.kind == "text":
-            texts = len(self.places)
-        most_words = table_map.words.n_features or WORDS_IN_ALL
-        if self.kind == "text" and not 1 <= texts <= most_words:
-            raise field_error(self, "places", f"{texts} words", f"from 1 to {most_words}")
-        size = SIZES.get(self.kind, texts or len(self.categories))
-        check_dtype_and_shapes(self, np.int64, counts=(texts or len(self.categories),), places=(size,))
+            n_counts = len(self.places)
+            most_words = table_map.words.n_features or WORDS_IN_ALL
+            if not 1 <= n_counts <= most_words:
+                raise field_error(self, "places", f"{n_counts} words", f"from 1 to {most_words}")
+        n_places = SIZES.get(self.kind, n_counts)
+        check_dtype_and_shapes(self, np.int64, counts=(n_counts,), places=(n_places,))
         check_within(self, 0, ROW_COUNT_LIMIT, "counts")
-        if (self.hashed >= 0 and self.kind != "category") or (self.missing >= 0 and not self.is_encoded):
+
+        hashed_wrong = self.hashed >= 0 and self.kind != "category"
+        missing_wrong = self.missing >= 0 and not self.is_encoded
+        if hashed_wrong or missing_wrong:
             actual = f"{self.hashed}, and missing {self.missing}"
             raise field_error(self, "hashed", actual, f"-1 where kind is {self.kind!r}")
 
@@ -301,9 +308,12 @@ class TableColumn(NamedTuple):
         Numeric columns are the columns of mapped rows. The result has their indices (int64). It
         includes the columns of hashed categories and the column that marks missing values.
         """
-        hashed = range(self.hashed, self.hashed + table_map.n_hashed) if self.hashed >= 0 else ()
-        missing = (self.missing,) if self.missing >= 0 else ()
-        return np.array([*self.places.tolist(), *hashed, *missing], dtype=np.int64)
+        indices = self.places.tolist()
+        if self.hashed >= 0:
+            indices += range(self.hashed, self.hashed + table_map.n_hashed)
+        if self.missing >= 0:
+            indices.append(self.missing)
+        return np.array(indices, dtype=np.int64)
 
     def words(self, table_map: TableMap) -> Words:
         """Return the settings for the texts of this column.
@@ -336,10 +346,15 @@ def start_column(column: TableColumn, kind: str, n_hashed_words: int, width_so_f
     n_hashed_words: number of hashed words, if the kind is "text".
     width_so_far: number of numeric columns of the whole table so far.
     """
-    size = (SIZES | {"text": n_hashed_words}).get(kind, 0)
-    counts = np.zeros(size if kind == "text" else 0, dtype=np.int64)
-    column = column._replace(kind=kind, places=np.arange(width_so_far, width_so_far + size), counts=counts)
-    return column, width_so_far + size
+    n_counts = 0
+    size = SIZES.get(kind, 0)
+    if kind == "text":
+        n_counts = n_hashed_words
+        size = n_hashed_words
+    width = width_so_far + size
+    counts = np.zeros(n_counts, dtype=np.int64)
+    places = np.arange(width_so_far, width)
+    return column._replace(kind=kind, places=places, counts=counts), width
 
 
 def update_column_statistics(
@@ -372,11 +387,12 @@ def update_column_statistics(
     if column.kind == "text":
         rows_of_text = np.bincount(values.values[~missing], minlength=len(values.labels))
         has_word = count_hashed_words(column.words(table_map), values.labels) != 0
-        counts = column.counts + sign * (has_word.T @ rows_of_text).astype(np.int64)
-        return column._replace(counts=counts), width_so_far
+        documents = (has_word.T @ rows_of_text).astype(np.int64)
+        return column._replace(counts=column.counts + sign * documents), width_so_far
     total = 0.0
     if column.present:
-        total = column.total + sign * float(values.values[~missing].sum())
+        batch_sum = float(values.values[~missing].sum())
+        total = column.total + sign * batch_sum
     return column._replace(total=total), width_so_far
 
 
@@ -390,37 +406,61 @@ def encode_values_as_entries(column: TableColumn, values: ColumnValues, table_ma
     table_map: the map.
     """
     # Missing values are marked in a column of their own.
-    missing = values.missing
+    parts: list[Entries] = []
     if column.missing >= 0:
-        at = np.flatnonzero(missing)
-    else:
-        at = np.zeros(0, dtype=np.int64)
-    parts: list[Entries] = [(at, np.full(len(at), column.missing), np.ones(len(at)))]
+        at = np.flatnonzero(values.missing)
+        parts.append((at, np.full(len(at), column.missing), np.ones(len(at))))
 
     # The other entries depend on the kind of the column.
     if column.kind == "category":
-        place = category_places(column, values.labels, table_map)[values.values]
-        at = np.flatnonzero(~missing & (place >= 0))
-        parts.append((at, place[at], np.ones(len(at))))
+        parts.append(_category_entries(column, values, table_map))
     elif column.kind == "text":
-        at = np.flatnonzero(~missing)
-        words = column.words(table_map)
-        rows = weight_word_counts(words, count_hashed_words(words, values.labels), column.counts, column.present)
-        rows = sp.coo_matrix(rows[values.values[at]])
-        parts.append((at[rows.row], column.places[rows.col], rows.data))
+        parts.append(_word_entries(column, values, table_map))
     else:
-        if table_map.impute == "mean":
-            fill = column.mean
-        else:
-            fill = float(table_map.impute)
-        every = np.arange(len(missing))
-        parts.append((every, np.full(len(every), column.places[0]), np.where(missing, fill, values.values)))
-        at = np.flatnonzero(~missing)
-        for i, (_, days) in enumerate(_CYCLES.get(column.kind, ())):
-            angle = 2.0 * np.pi * (values.values[at] * _YEAR + _EPOCH) / days
-            for wave, place in ((np.sin, column.places[1 + 2 * i]), (np.cos, column.places[2 + 2 * i])):
-                parts.append((at, np.full(len(at), place), wave(angle)))
-    return tuple(np.concatenate(part) for part in zip(*parts, strict=True))  # type: ignore[return-value]
+        parts += _number_entries(column, values, table_map)
+    rows, columns, numbers = zip(*parts, strict=True)
+    return np.concatenate(rows), np.concatenate(columns), np.concatenate(numbers)
+
+
+def _category_entries(column: TableColumn, values: ColumnValues, table_map: TableMap) -> Entries:
+    """Return an entry 1 for each row with a category that has a mapped column."""
+    places = category_places(column, values.labels, table_map)[values.values]
+    at = np.flatnonzero(~values.missing & (places >= 0))
+    return at, places[at], np.ones(len(at))
+
+
+def _word_entries(column: TableColumn, values: ColumnValues, table_map: TableMap) -> Entries:
+    """Return the entries of the weighted words of each row's text."""
+    # Each distinct text is hashed and weighted once.
+    settings = column.words(table_map)
+    counts = count_hashed_words(settings, values.labels)
+    weights = weight_word_counts(settings, counts, column.counts, column.present)
+
+    at = np.flatnonzero(~values.missing)
+    words = sp.coo_matrix(weights[values.values[at]])
+    return at[words.row], column.places[words.col], words.data
+
+
+def _number_entries(column: TableColumn, values: ColumnValues, table_map: TableMap) -> list[Entries]:
+    """Return the entries of numbers, dates or times, with missing values filled."""
+    missing = values.missing
+    if table_map.impute == "mean":
+        fill = column.mean
+    else:
+        fill = float(table_map.impute)
+    every = np.arange(len(missing))
+    filled = np.where(missing, fill, values.values)
+    parts = [(every, np.full(len(every), column.places[0]), filled)]
+
+    # Dates count in years since 2000. Cycles of a missing date have no entries.
+    at = np.flatnonzero(~missing)
+    date = values.values[at] * _YEAR + _EPOCH
+    for i, (_, days) in enumerate(_CYCLES.get(column.kind, ())):
+        angle = 2.0 * np.pi * date / days
+        sine, cosine = column.places[1 + 2 * i : 3 + 2 * i]
+        parts.append((at, np.full(len(at), sine), np.sin(angle)))
+        parts.append((at, np.full(len(at), cosine), np.cos(angle)))
+    return parts
 
 
 def category_places(column: TableColumn, categories: tuple[str, ...], table_map: TableMap) -> np.ndarray:
@@ -435,10 +475,12 @@ def category_places(column: TableColumn, categories: tuple[str, ...], table_map:
     table_map: the map.
     """
     known = dict(zip(column.categories, column.places.tolist(), strict=True))
-    places = [known.get(label, -1) for label in categories]
-    if column.hashed >= 0:
-        pairs = zip(places, categories, strict=True)
-        places = [column.hashed + hashed_category_index(t, table_map) if p < 0 else p for p, t in pairs]
+    places = []
+    for category in categories:
+        place = known.get(category, -1)
+        if place < 0 and column.hashed >= 0:
+            place = column.hashed + hashed_category_index(category, table_map)
+        places.append(place)
     return np.array([*places, -1], dtype=np.int64)
 
 
@@ -451,8 +493,9 @@ def count_unseen(column: TableColumn, texts: tuple[str, ...], table_map: TableMa
     """
     if column.kind == "category":
         return category_places(column, texts, table_map) < 0
-    unknown_words = count_hashed_words(column.words(table_map), texts)[:, column.counts == 0]
-    return np.append(np.diff(unknown_words.indptr), 0)
+    words = count_hashed_words(column.words(table_map), texts)
+    unknown = words[:, column.counts == 0]
+    return np.append(np.diff(unknown.indptr), 0)
 
 
 def hashed_category_index(category: str, table_map: TableMap) -> int:
@@ -475,11 +518,16 @@ def mapped_names_by_index(column: TableColumn, table_map: TableMap) -> dict[int,
     elif column.kind == "text":
         names = {p: f"{name} #{i}" for i, p in enumerate(places)}
     else:
-        waves = [f"{name} {cycle} {wave}" for cycle, _ in _CYCLES.get(column.kind, ()) for wave in ("sin", "cos")]
-        names = dict(zip(places, [name, *waves], strict=False))
+        parts = [name]
+        for cycle, _ in _CYCLES.get(column.kind, ()):
+            parts += [f"{name} {cycle} sin", f"{name} {cycle} cos"]
+        names = dict(zip(places, parts, strict=False))
+
     if column.hashed >= 0:
         names |= {column.hashed + i: f"{name} #{i}" for i in range(table_map.n_hashed)}
-    return names | ({column.missing: f"{name} missing"} if column.missing >= 0 else {})
+    if column.missing >= 0:
+        names[column.missing] = f"{name} missing"
+    return names
 
 
 def read_column(column: TableColumn, rows: pa.RecordBatch) -> ColumnValues:
@@ -544,23 +592,32 @@ def merge_column_statistics(
         new_index |= {b.hashed + i: a.hashed + i for i in range(table_map.n_hashed)}
 
     # Match columns of mapped rows by category for columns of categories, otherwise by order.
-    known = dict(zip(a.categories, a.places.tolist(), strict=False)) if a.kind == "category" else {}
-    new = [c for c in b.categories if c not in known]
-    counts = a.counts
     if a.kind == "category":
-        known |= {c: width_so_far + i for i, c in enumerate(new)}
-        new_index |= {p: known[c] for c, p in zip(b.categories, b.places.tolist(), strict=True)}
-        at = {c: i for i, c in enumerate((*a.categories, *new))}
-        counts = np.append(a.counts, np.zeros(len(new), dtype=np.int64))
-        np.add.at(counts, [at[c] for c in b.categories], b.counts)
-        places = np.append(a.places, np.arange(width_so_far, width_so_far + len(new)))
-        a = a._replace(categories=(*a.categories, *new), places=places)
+        a, places, width_so_far = _merge_categories(a, b, width_so_far)
+        new_index |= places
     elif b.kind:
         new_index |= dict(zip(b.places.tolist(), a.places.tolist(), strict=True))
-        counts = a.counts + b.counts
+        a = a._replace(counts=a.counts + b.counts)
+    a = a._replace(present=a.present + b.present, total=a.total + b.total)
+    return a, new_index, width_so_far
 
-    a = a._replace(present=a.present + b.present, total=a.total + b.total, counts=counts)
-    return a, new_index, width_so_far + len(new)
+
+def _merge_categories(a: TableColumn, b: TableColumn, width_so_far: int) -> tuple[TableColumn, dict[int, int], int]:
+    """Merge the one-hot categories of a column, as `merge_column_statistics` does."""
+    known = set(a.categories)
+    new = [category for category in b.categories if category not in known]
+    width = width_so_far + len(new)
+    categories = (*a.categories, *new)
+    places = np.append(a.places, np.arange(width_so_far, width))
+
+    # Add the counts of `b` to the counts of the same categories.
+    index_of = {category: i for i, category in enumerate(categories)}
+    at = [index_of[category] for category in b.categories]
+    counts = np.append(a.counts, np.zeros(len(new), dtype=np.int64))
+    np.add.at(counts, at, b.counts)
+
+    new_index = dict(zip(b.places.tolist(), places[at].tolist(), strict=True))
+    return a._replace(categories=categories, counts=counts, places=places), new_index, width
 
 
 def _update_category_statistics(
@@ -580,21 +637,19 @@ def _update_category_statistics(
     width_so_far: number of columns of the mapped rows before the batch, for the whole table.
     sign: 1 to add the values, −1 to remove them.
     """
-    # Count the batch's rows of each category.
-    rows = np.bincount(values.values[~values.missing], minlength=len(values.labels))
-    row_counts = {label: int(n) for label, n in zip(values.labels, rows.tolist(), strict=True) if n}
+    # Count the batch's rows of each category. The most frequent new category comes first.
+    present = values.values[~values.missing]
+    rows = np.bincount(present, minlength=len(values.labels)).tolist()
+    row_counts = {label: n for label, n in zip(values.labels, rows, strict=True) if n}
     known = set(column.categories)
-    new = sorted((label for label in row_counts if label not in known), key=lambda label: -row_counts[label])
-    most = (MOST_ONE_HOT if column.name in table_map.one_hot else table_map.max_categories) - len(column.categories)
-    closed = column.hashed >= 0 or column.name in table_map.hash or sign < 0
+    new = [label for label in row_counts if label not in known]
+    new.sort(key=row_counts.__getitem__, reverse=True)
 
-    # `own` has the new categories that get their own column.
-    if closed:
-        own = []
-    else:
-        own = [label for label in new if len(label) <= MAX_NAME]
-    if len(own) > most:
-        own = [label for label in own[: max(0, most)] if row_counts[label] >= FREQUENT * len(values.values)]
+    # `own` has the new categories that get their own column. The others are hashed.
+    own: list[str] = []
+    if sign > 0 and column.hashed < 0 and column.name not in table_map.hash:
+        least = FREQUENT * len(values.values)
+        own = _one_hot_categories(column, new, row_counts, least, table_map)
     if len(own) < len(new) and column.hashed < 0:
         if sign < 0:
             raise CannotUnlearn(f"column {column.name} never had the value {new[0]!r}; it cannot be taken out.")
@@ -604,9 +659,30 @@ def _update_category_statistics(
     # Update the counts of the categories that have their own column.
     names = (*column.categories, *own)
     counts = np.append(column.counts, np.zeros(len(own), dtype=np.int64))
-    counts = counts + sign * np.array([row_counts.get(name, 0) for name in names], dtype=np.int64)
+    changes = [row_counts.get(name, 0) for name in names]
+    counts = counts + sign * np.array(changes, dtype=np.int64)
     if sign < 0 and counts.min(initial=0) < 0:
         at = int(counts.argmin())
         raise CannotUnlearn(f"column {column.name} has fewer rows of {names[at]!r} than would be taken out.")
-    places = np.append(column.places, np.arange(width_so_far, width_so_far + len(own)))
-    return column._replace(categories=names, counts=counts, places=places), width_so_far + len(own)
+    width = width_so_far + len(own)
+    places = np.append(column.places, np.arange(width_so_far, width))
+    return column._replace(categories=names, counts=counts, places=places), width
+
+
+def _one_hot_categories(
+    column: TableColumn, new: list[str], row_counts: dict[str, int], least: float, table_map: TableMap
+) -> list[str]:
+    """Return the new categories that get a column of their own.
+
+    new: new categories, the most frequent first.
+    least: smallest number of rows of such a category, if not all can get a column.
+    """
+    most = table_map.max_categories
+    if column.name in table_map.one_hot:
+        most = MOST_ONE_HOT
+    room = max(0, most - len(column.categories))
+
+    short = [label for label in new if len(label) <= MAX_NAME]
+    if len(short) <= room:
+        return short
+    return [label for label in short[:room] if row_counts[label] >= least]

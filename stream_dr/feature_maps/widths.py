@@ -133,7 +133,10 @@ def likely_id_column(X: pa.RecordBatch | np.ndarray, names: Sequence[str]) -> st
         columns = [ColumnValues("number", values) for values in X.T]
     else:
         columns = [column_values(column) for column in X.columns]
-    return next((name for name, column in zip(names, columns, strict=True) if _looks_like_id(name, column)), None)
+    for name, column in zip(names, columns, strict=True):
+        if _looks_like_id(name, column):
+            return name
+    return None
 
 
 def _looks_like_id(name: str, column: ColumnValues) -> bool:
@@ -148,12 +151,12 @@ def _looks_like_id(name: str, column: ColumnValues) -> bool:
     """
     if column.missing.any() or column.kind not in ("text", "integer", "number"):
         return False
-    distinct = len(np.unique(column.values))
-    rows = len(column.values)
+    values = column.values
+    distinct = len(np.unique(values))
     if not _has_id_name(name):
-        return distinct == rows and _is_distinct_id(name, column, distinct)
-    whole = column.kind == "text" or bool(np.all(column.values == np.floor(column.values)))
-    return whole and distinct > max(1, rows / 10)
+        return distinct == len(values) and _is_distinct_id(name, column, distinct)
+    has_fraction = column.kind != "text" and not np.all(values == np.floor(values))
+    return not has_fraction and distinct > max(1, len(values) / 10)
 
 
 def _has_id_name(name: str) -> bool:
@@ -162,26 +165,19 @@ def _has_id_name(name: str) -> bool:
 
 
 def _is_distinct_id(name: str, column: ColumnValues, n_distinct: int) -> bool:
-    """Return True if a column is an id.
-
-    The caller has checked that all values of the column differ. There are two cases:
-
-    - A column of strings is an id if it has at least 20 distinct values, and if the strings are
-      single words or the column's name is usual for ids.
-    - A column of whole numbers is an id if the column's name is usual for ids and there are at
-      least two values.
-
-    n_distinct: number of distinct values.
-    """
+    """Return True if a column whose values all differ is an id."""
     named = _has_id_name(name)
+    # Strings are ids if they are many, and single words or in a column named like an id.
     if column.kind == "text":
         return n_distinct >= ENOUGH and (named or _mean_word_count(column) < 2.0)
+    # Whole numbers are ids if the column is named like an id, and there are at least two.
     return column.kind == "integer" and named and n_distinct > 1
 
 
 def _mean_word_count(column: ColumnValues) -> float:
     """Return the mean word count of a column's distinct texts."""
-    return sum(len(text.split()) for text in column.labels) / len(column.labels)
+    n_words = sum(len(text.split()) for text in column.labels)
+    return n_words / len(column.labels)
 
 
 def hashed_columns_per_text(table_map: TableMap, kinds: Iterable[str]) -> int:
@@ -209,14 +205,14 @@ def max_table_width(table_map: TableMap, columns: Sequence[TableColumn]) -> int:
 
 
 def _max_mapped_columns_learned(table_map: TableMap, columns: Sequence[TableColumn]) -> dict[str, int]:
-    """Return the largest possible width of each column's encoding, by name.
-
-    The width is the number of numeric columns that encode the column.
-
-    columns: statistics of the table's columns.
-    """
-    most = {column.name: _max_kind_width(column.name, column.kind, table_map) for column in columns}
-    return most | {column.name: len(column.places) + 1 for column in columns if column.kind == "text"}
+    """Return the largest number of numeric columns that encode each column, by name."""
+    most = {}
+    for column in columns:
+        if column.kind == "text":
+            most[column.name] = len(column.places) + 1
+        else:
+            most[column.name] = _max_kind_width(column.name, column.kind, table_map)
+    return most
 
 
 def check_max_encoded_columns(table_map: TableMap, kinds: dict[str, str]) -> None:
@@ -248,14 +244,8 @@ def diagonal_only_reason(table_map: TableMap, columns: Sequence[TableColumn]) ->
 
 
 def _table_too_wide_message(max_width: int, max_by_column: dict[str, int]) -> str:
-    """Return the message that a table may be too wide.
-
-    The columns are the numeric columns that encode the table. The message names the column of the
-    table with the most numeric columns.
-
-    max_width: largest possible number of numeric columns of the table.
-    max_by_column: largest possible number of numeric columns of each column, by name.
-    """
+    """Return the message that a table may be encoded in too many numeric columns."""
+    # Name the column of the table with the most numeric columns.
     name = max(max_by_column, key=max_by_column.__getitem__)
     return (
         f"up to {max_width} columns may be made of this table's {len(max_by_column)} (of {name} {max_by_column[name]}), and "
@@ -271,44 +261,46 @@ def max_width_of_kinds(table_map: TableMap, kinds: dict[str, str]) -> int:
 
     kinds: kind of each column of the table by name, "" for a column without a value so far.
     """
-    texts = any((table_map.declared_kind(name) or kind) == "text" for name, kind in kinds.items())
-    shared = 0
-    if texts and not table_map.words.n_features:
-        shared = WORDS_IN_ALL
-    return shared + sum(_max_widths(table_map, kinds).values())
+    width = sum(_max_widths(table_map, kinds).values())
+    if table_map.words.n_features:
+        return width
+    has_text = any((table_map.declared_kind(name) or kind) == "text" for name, kind in kinds.items())
+    if has_text:
+        width += WORDS_IN_ALL
+    return width
 
 
 def _max_widths(table_map: TableMap, kinds: dict[str, str]) -> dict[str, int]:
-    """Return the largest possible width of each column's table_map.
+    """Return the largest number of numeric columns that encode each column, by name.
 
-    A feature map encodes each column of the table as one or several numeric columns. The result is
-    a dict from the name of each column of the table to the largest number of its numeric columns.
     Hashed words that text columns share are not counted.
 
     kinds: kind of each column of the table by name, "" for a column without a value so far.
     """
     # The final kind of a column is not known yet, for example strings become categories or texts.
     # Take, for each kind of values, the kind of column that has the most numeric columns.
-    raw = {"text": "string", "integer": "number", "boolean": "number", "date": "time"}
-    return {
-        name: _max_kind_width(name, table_map.declared_kind(name) or raw.get(kind, kind), table_map)
-        for name, kind in kinds.items()
-    }
+    widest = {"text": "string", "integer": "number", "boolean": "number", "date": "time"}
+    widths = {}
+    for name, kind in kinds.items():
+        final_kind = table_map.declared_kind(name) or widest.get(kind, kind)
+        widths[name] = _max_kind_width(name, final_kind, table_map)
+    return widths
 
 
 def _max_kind_width(name: str, kind: str, table_map: TableMap) -> int:
-    """Return the largest possible width of a column's table_map.
+    """Return the largest number of numeric columns that encode a column.
 
-    The width is the number of numeric columns that encode the column. The numeric column that
-    marks missing values is included.
+    The numeric column that marks missing values is included.
 
     name: name of the column.
     kind: kind of the column. "" for a column without a value so far, which counts as a category.
     """
-    categories = (MOST_ONE_HOT if name in table_map.one_hot else table_map.max_categories) + table_map.n_hashed
+    one_hot = table_map.max_categories
+    if name in table_map.one_hot:
+        one_hot = MOST_ONE_HOT
+    categories = one_hot + table_map.n_hashed
     words = table_map.words.n_features
-    sizes = {"number": 1, "date": 5, "time": 7, "text": words, "category": categories, "": categories}
-    sizes["string"] = max(categories, words)
+    sizes = SIZES | {"text": words, "category": categories, "": categories, "string": max(categories, words)}
     if kind in sizes:
         return sizes[kind] + 1
     return 0

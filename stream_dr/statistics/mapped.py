@@ -231,6 +231,13 @@ class MappedAccumulator(AccumulatorBase):
         return self.inner.label_rows
 
     @property
+    def table_names(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Names of the table's columns, empty unless the feature map reads tables."""
+        if self.table is None:
+            return ()
+        return self.table.names
+
+    @property
     def scatter(self) -> str:  # type: ignore[override]
         """Stored part of the mapped rows' scatter matrix."""
         return self.inner.scatter

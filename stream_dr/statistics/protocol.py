@@ -186,14 +186,10 @@ class AccumulatorBase:
     """Base class of accumulators, with defaults for optional properties."""
 
     labels: tuple[Label, ...]
+    table_names: tuple[str, ...] = ()
     scatter: str = ""
     folds: int = 0
     table: TableState | None = None
-
-    @property
-    def table_names(self) -> tuple[str, ...]:
-        """Names of the table's columns, empty unless the feature map reads tables."""
-        return () if self.table is None else self.table.names
 
     @property
     def label_rows(self) -> np.ndarray | None:

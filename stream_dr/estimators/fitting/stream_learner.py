@@ -505,11 +505,11 @@ class StreamLearner(NamedParameters, BaseEstimator):
         if raise_if_empty:
             refuse_empty_rows(block.X)
         # Sparse rows may become wider. The columns of a table go by name.
-        width_is_fixed = not block.sparse and not self._may_have_new_columns(block)
-        if width_is_fixed and 0 < accumulator.n_features != n_features:
+        width_differs = 0 < accumulator.n_features != n_features
+        if width_differs and not block.sparse and not self._may_have_new_columns(block):
             check_n_features(n_features, accumulator.n_features, type(self).__name__)
-        may_be_empty = block.sparse and self._may_lack_columns()
-        if n_rows and not n_features and not may_be_empty:
+        lacks_features = n_rows > 0 and n_features == 0
+        if lacks_features and not (block.sparse and self._may_lack_columns()):
             raise errors.EmptyInput("batch has 0 features; dense rows and mapped rows need at least one.")
         if accumulator.table_names:
             warn_if_columns_differ(accumulator, block)
