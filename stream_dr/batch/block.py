@@ -165,7 +165,7 @@ def check_source_rows(X: Rows) -> None:
     is NaN, infinite or too large.
     """
     if is_sparse(X):
-        has_canonical_indices(X, X.shape, "row")
+        has_canonical_indices(X, X.shape, "row")  # Called for its errors alone.
     check_finite(X)
 
 

@@ -525,7 +525,9 @@ def _split_vector_column(name: str, column: pa.Array) -> list[tuple[str, pa.Arra
 
     name: name of the column of vectors.
     """
-    length = _common_length(column, name)
+    length = 0
+    if column.null_count < len(column):
+        length = _common_length(column, name)
     if length > LONGEST_VECTOR:
         raise InvalidRows(
             f"column {name} has vectors of {length} numbers; beside other columns up to {LONGEST_VECTOR} are taken. Send "

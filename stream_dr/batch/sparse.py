@@ -225,9 +225,10 @@ def _refuse_outside(indices: np.ndarray, indptr: np.ndarray, limit: int, row_wor
     at = int(np.argmax((indices < 0) | (indices >= limit)))
     row = row_of_entry(indptr, at)
     index = int(indices[at])
-    raise InvalidIndex(
-        f"{row_word} {row} has index {index}; indices are integers from 0 to {limit - 1}.", row=row, column=index
-    )
+    message = f"{row_word} {row} has index {index}; indices are integers from 0 to {limit - 1}."
+    if row_word == "column":
+        raise InvalidIndex(message, row=index, column=row)
+    raise InvalidIndex(message, row=row, column=index)
 
 
 def checked_csr(

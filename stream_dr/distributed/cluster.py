@@ -407,10 +407,10 @@ def refine_on_cluster(
     estimator = model.estimator
     name = type(estimator).__name__
     if not estimator.merges:
-        raise CannotMerge(
-            f"{name} learns one row after the other, and is not split among workers."
-            + (f" {estimator.merges_as} answers the same question and is." if estimator.merges_as else "")
-        )
+        message = f"{name} learns one row after the other, and is not split among workers."
+        if estimator.merges_as:
+            message += f" {estimator.merges_as} answers the same question and is."
+        raise CannotMerge(message)
     if estimator.decay != 1.0:
         raise CannotRefine(f"{name} with decay is refined in one process, not on a cluster.")
 

@@ -311,7 +311,8 @@ def read_vw(
             is_weighted = weights[0] is not None
         row_weights = None
         if is_weighted:
-            row_weights = np.array([1.0 if weight is None else weight for weight in weights])
+            given_or_1 = [1.0 if weight is None else weight for weight in weights]
+            row_weights = np.array(given_or_1)
         fields = ["".join(words_of_row[:1]) for words_of_row in words]
         yield Block(X, parser.parse(fields, lines), row_weights, width_stated=n_features is not None)
 

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_dr.batch.sparse import checked_csr, pad_with_zero_columns
+from stream_dr.batch.sparse import checked_csr, pad_with_zero_columns, sparse_as_csr
 from stream_dr.errors import InvalidIndex
 
 ROWS = st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=6)
@@ -58,3 +58,12 @@ def test_a_matrix_of_sound_arrays_is_what_the_constructor_makes_of_them(kind):
         assert (made != expected).nnz == 0
         assert (made[1:] @ np.eye(9)).shape == (1, 9)
     assert checked_csr(data[:0], indices[:0], np.zeros(1, np.int32), None).shape == (0, 0)
+
+
+@pytest.mark.parametrize(("form", "details"), [("csr", {"row": 1, "column": 7}), ("csc", {"row": 7, "column": 1})])
+def test_an_index_out_of_range_is_named_by_row_and_column(form: str, details: dict[str, int]) -> None:
+    X = sp.eye(3, format=form)
+    X.indices[1] = 7
+    with pytest.raises(InvalidIndex) as refused:
+        sparse_as_csr(X)
+    assert refused.value.details == details

@@ -151,3 +151,11 @@ def test_a_long_text_of_many_rows_is_not_repeated() -> None:
     column = column_values(table.column(0))
     assert (column.kind, column.labels) == ("category", ("w" * 120_000,))
     assert not column.values.any()
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float64(), 2), pa.list_(pa.float64())])
+def test_vectors_that_are_all_missing_make_no_column(kind: pa.DataType) -> None:
+    missing = read_table(pa.table({"age": [1.0, 2.0], "v": pa.array([None, None], kind)}))
+    assert missing.schema.names == ["age"]
+    some = read_table(pa.table({"age": [1.0, 2.0], "v": pa.array([None, [3.0, 4.0]], kind)}))
+    assert some.schema.names == ["age", "v0", "v1"]
