@@ -94,12 +94,15 @@ class RowLayout:
         feature_values: (features,) or (rows, features), in the order of the attribute `names`.
             Features without a column are omitted.
         """
+        # Select the features that have a column, in the order of their columns.
         feature_values = feature_values[..., self.order]
         if feature_values.ndim == 1:
+            # A copy of a row with the same columns is faster than a new CSR matrix.
             row = copy(self._template_row)
             row.data = feature_values
             return row
 
+        # Each of the n rows has k values, in the same k columns.
         n, k = feature_values.shape
         indices = np.tile(self.columns, n)
         indptr = np.arange(n + 1, dtype=np.int32) * k
@@ -139,6 +142,8 @@ class RiverTransformer(base.MiniBatchTransformer):
         self.estimator = estimator
         self.prefix = prefix
 
+        # The clone learns, and the caller's estimator stays unchanged. If the clone's feature map
+        # identifies columns by name, rows stay dicts, and names need no columns.
         self.learner: Estimator = clone(estimator)
         self._columns_by_name = bool(self.learner.identifies_columns_by_name())
         # Column of each feature name, in the order in which names came.
@@ -191,6 +196,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         A name is the prefix and the number of the component, such as "lda0". If the estimator
         selects some of the rows' own features, their names are returned.
         """
+        # Information gain selects features of the rows. `_columns` has all names, in column order.
         learner = self.learner
         if n_components and isinstance(learner, InformationGain) and learner.feature_map is None:
             names = list(self._columns)
@@ -268,8 +274,8 @@ class RiverTransformer(base.MiniBatchTransformer):
         names: names of the row's features.
         add_new_names: if true, each new name gets a column. If false, new names have no column.
         """
-        # Most rows have the same names as the row before, so the last layout is reused.
-        # It is not reused if a name got a column since, or if a name without a column needs one now.
+        # Most rows have the same names as the row before, so the last layout is reused. It is not
+        # reused if a name got a column since, or if a name without a column needs one now.
         last = self._last_layout
         is_current = last.names == names and last.width == len(self._columns)
         lacks_columns = len(last.columns) < len(names)

@@ -102,6 +102,7 @@ def dask_plan_runner(scheduler_address: str) -> PlanRunner:
 
     def run_on_cluster(plan: TaskPlan, on_batch: BatchCallback) -> Sequence[PartialResult]:
         with connect_to_scheduler(scheduler_address) as client:
+            # Each worker needs memory for STATES_IN_MEMORY states of every model.
             specs = [*plan.specs, *(recurrence.spec for recurrence in plan.recurrences)]
             state_bytes = sum(bound_state_bytes(estimator_from_spec(spec), plan.schema) for spec in specs)
             check_workers(client, STATES_IN_MEMORY * state_bytes)
@@ -130,8 +131,10 @@ def connect_to_scheduler(scheduler_address: str) -> Iterator[Client]:
         try:
             yield client
         # After the loss of the scheduler, Dask's calls raise different errors, such as KeyError.
+        # Tasks that were running are cancelled. An error of our own is not a sign of a loss.
         except Exception as e:
-            if isinstance(e, CancelledError) or (client.status != "running" and not isinstance(e, StreamDRError)):
+            is_disconnected = client.status != "running" and not isinstance(e, StreamDRError)
+            if isinstance(e, CancelledError) or is_disconnected:
                 raise ClusterError(
                     "the scheduler was lost. Start it and its workers, and give the command again."
                 ) from e
@@ -154,6 +157,7 @@ def check_workers(client: Client, min_memory_bytes: int = 0) -> None:
 
     min_memory_bytes: number of bytes of memory that each worker must have.
     """
+    # n_workers=-1 asks for all workers, because Dask describes only some of them by default.
     workers = client.scheduler_info(n_workers=-1)["workers"]
     if not workers:
         raise ClusterError("the cluster has no workers; start some with `dask worker`.")
@@ -166,6 +170,7 @@ def check_workers(client: Client, min_memory_bytes: int = 0) -> None:
         _refuse_other_versions(address, there, here)
 
     for address, info in workers.items():
+        # The limit is 0 or None for a worker without a limit.
         limit = info["memory_limit"]
         if limit and limit < min_memory_bytes:
             raise ClusterError(
@@ -270,6 +275,7 @@ class _ClusterRun:
 
         Raises ClusterError if Dask gives a task up because four workers were lost.
         """
+        # Workers report each batch on a Dask topic of this run.
         self._client.subscribe_topic(self._context.topic, self._handle_worker_report)
         futures: list[Future] = []
         try:
@@ -278,6 +284,8 @@ class _ClusterRun:
             futures += [self._submit_unmergeable_model(number) for number in range(len(self._plan.recurrences))]
             return list(self._client.gather(futures))
         except KilledWorker as e:
+            # `_last_batch` has the last reported batch of each task, by (worker, task).
+            # Name the batches of the workers that are no longer there.
             there = self._client.scheduler_info(n_workers=-1)["workers"]
             last = [reference for (worker, _), reference in self._last_batch.items() if worker not in there]
             batches = {f"{reference.uri}, batch {reference.batch}" for reference in last}
@@ -298,6 +306,7 @@ class _ClusterRun:
         Returns a Dask future of the node's result. A node of level 0 learns the batches of a task.
         Every other node merges the results of its children.
         """
+        # The topic is unique to this run, so other runs on the scheduler have other keys.
         plan = self._plan
         level, number = node
         key = f"{self._context.topic}-{level}-{number}"
@@ -309,6 +318,8 @@ class _ClusterRun:
                 self._client, _learn_reporting, task, plan.specs, self._context, no_states, counts_as_progress, key=key
             )
 
+        # The children of node n are the nodes 2n and 2n + 1 of the level below.
+        # If there is no second child, the result of the first child is also this node's result.
         first_child = Node(level - 1, 2 * number)
         older = self._submit_subtree(first_child)
         if plan.is_only_child(first_child):
@@ -326,6 +337,7 @@ class _ClusterRun:
         """
         plan = self._plan
         spec, state = plan.recurrences[recurrence_index]
+        # If the model has learned rows, send its state, from which the task continues.
         states = []
         if state is not None:
             states = [self._client.scatter(state)]
@@ -370,6 +382,7 @@ def _learn_reporting(
     key = worker.get_current_task()
 
     def report_batch_or_end(reference: Reference | None) -> None:
+        # Dask sends the report as plain values. The fields are None at the end of the task.
         fields = None
         if reference is not None:
             fields = tuple(reference)
@@ -417,6 +430,7 @@ def refine_on_cluster(
     with connect_to_scheduler(scheduler_address) as client:
         check_workers(client)
 
+        # `refine_model` calls this function once, with the state that it refines.
         def new_dask_pass_sums(frozen: FrozenState) -> _ClusterSums:
             return _ClusterSums(client, directory, model, frozen)
 
@@ -455,6 +469,8 @@ class _ClusterSums:
         self._client = client
         self._context = _TaskContext(model.spec, directory.schema, frozen.state)
 
+        # The references are (position, reference to a batch in a shard) for each learned event.
+        # The reference is None if the log itself has the rows.
         # Let this process sum the rows outside shards, because workers cannot read the log.
         references = list(directory.history.references(model.start - 1, frozen.position, frozen.unlearn_horizon))
         logged = frozenset(position for position, reference in references if reference is None)
@@ -468,6 +484,7 @@ class _ClusterSums:
                 shard = find_shard(directory.path, reference.uri, reference.sha256)
                 current = reference._replace(uri=shard_file_uri(shard))
                 sized.append((current, shard.bytes / shard.rows * reference.rows))
+        # Each worker needs memory for STATES_IN_MEMORY states of the model.
         state_bytes = bound_state_bytes(model.estimator, directory.schema)
         check_workers(client, STATES_IN_MEMORY * state_bytes)
         self._tasks = divide_into_tasks(sized, state_bytes)
@@ -490,6 +507,7 @@ class _ClusterSums:
         ]
 
         # Merge the sums of neighbouring tasks on the workers until one sum remains.
+        # If the number of sums is odd, the last sum waits for the next round.
         while len(parts) > 1:
             neighbours = zip(parts[::2], parts[1::2], strict=False)
             pairs = [submit_checked(client, Sums.merge, a, b) for a, b in neighbours]

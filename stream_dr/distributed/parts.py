@@ -160,6 +160,7 @@ def divide_into_tasks(batches: Iterable[tuple[Reference, float]], total_state_by
     batches: reference and number of bytes of all rows of each batch, in order.
     total_state_bytes: number of bytes of one state of each model.
     """
+    # `run` has the batches of the next task, and `rows` and `run_bytes` are their size.
     tasks: list[Task] = []
     run: list[Reference] = []
     rows = 0
@@ -251,10 +252,12 @@ def learn_task(
         # Learn the batch, and add its outline (a Block with one row of the batch) to the result.
         block = read_batch(reference)
         try:
+            # Check the batch, and put its columns in the order of the schema.
             schema, block = admit_block(block, schema, learners, limits)
             for estimator, accumulator in zip(estimators, accumulators, strict=True):
                 accumulator.add(estimator.block_to_learn(block))
         except StreamDRError as e:
+            # Return an error of the same class, whose message also names the batch.
             return PartialResult((), (), type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details))
         outlines.append(representative_row(block))
 
@@ -336,12 +339,14 @@ class _PlanRun:
 
         task_index: index of the task in the plan's `tasks`.
         """
+        # `refusals` has the results of the tasks that cannot be learned, by their index.
         plan = self.plan
         if task_index > min(self.refusals, default=task_index):
             return None
 
-        task, on_batch = plan.tasks[task_index], self._report_batch
-        result = learn_task(task, plan.specs, plan.schema, plan.limits, before_batch=on_batch)
+        # `_report_batch` is called before each batch. It raises if another task has failed.
+        task = plan.tasks[task_index]
+        result = learn_task(task, plan.specs, plan.schema, plan.limits, before_batch=self._report_batch)
         if result.refusal is not None:
             self.refusals[task_index] = result
             return None
@@ -359,6 +364,7 @@ class _PlanRun:
         # Report each batch once, although several models learn the batch.
         # If models have mergeable states (`plan.specs`), their tasks report all batches.
         # If no model has a mergeable state, the first model of `plan.recurrences` reports them.
+        # Both callbacks raise OtherTaskFailed if another task has failed.
         if plan.specs or recurrence_index:
             on_batch = self._check_other_tasks
         else:
@@ -375,6 +381,8 @@ class _PlanRun:
         node: node of the merge tree that has `result`.
         """
         while node != self.plan.root:
+            # Nodes 2n and 2n + 1 of a level are neighbours, so `number ^ 1` is the neighbour's
+            # number. `_unmerged` has the results whose neighbour is not ready, by node.
             level, number = node
             if not self.plan.is_only_child(node):
                 with self._lock:
@@ -382,7 +390,7 @@ class _PlanRun:
                     if other is None:
                         self._unmerged[node] = result
                         return None
-                # The result of the earlier batches must be the first argument.
+                # The result of the earlier batches, which has the even number, must be first.
                 result = merge(other, result) if number % 2 else merge(result, other)
             node = Node(level + 1, number // 2)
         return result
@@ -434,6 +442,7 @@ def _run_plan_in_threads(n_threads: int, plan: TaskPlan, before_batch: BatchCall
 
             # Only the task that ends last returns the merged result. The other tasks return None.
             results = [result for task in tasks if (result := task.result()) is not None]
+            # `refusals` has the results of tasks that cannot learn a batch, by index of the task.
             if plan_run.refusals:
                 return (plan_run.refusals[min(plan_run.refusals)],)
             return (*results, *(task.result() for task in recurrences))
@@ -459,6 +468,7 @@ def replay_in_parallel_tasks(
 
     Raises the errors of `plan_runner` and the errors of `running.replay.replay`.
     """
+    # `run` first lets the models learn the log's events, and then calls the method once.
     replay = Replay(directory, dataset, settings, on_progress)
     return replay.run(_ParallelReplay(replay, plan_runner).append_and_learn_missing)
 
@@ -489,11 +499,13 @@ class _ParallelReplay:
         Missing batches are batches that the log does not have yet. If a batch cannot be learned,
         an error names the batch and nothing changes.
         """
+        # Each missing batch is a pair (shard, reference to the batch).
         missing = list(self._replay.batches.missing_batches())
         if not missing:
             return
 
         # Let tasks learn the batches. Nothing is written to the directory yet.
+        # Models whose states can be merged learn in parallel. Each other model learns in one task.
         merging = [m for m in self._models if m.estimator.can_merge_parts()]
         others = [m for m in self._models if not m.estimator.can_merge_parts()]
 
@@ -504,6 +516,7 @@ class _ParallelReplay:
         state_bytes = 0
         if width:
             state_bytes = sum(m.estimator.state_bytes(width, labels) for m in merging)
+        # The bytes of a batch are estimated by its part of the shard's rows.
         sized = [(r, shard.bytes / max(shard.rows, 1) * r.rows) for shard, r in missing]
         tasks = divide_into_tasks(sized, state_bytes)
         specs = tuple(m.spec for m in merging)
@@ -516,6 +529,7 @@ class _ParallelReplay:
                 raise result.refusal
 
         # Append the events of the missing batches to the log.
+        # Every result has the same outlines. An outline is a Block with one row of a batch.
         batches = zip(missing, results[0].outlines, strict=True)
         drafts = [reference_draft(reference, outline) for (_, reference), outline in batches]
         self._directory.append_all(drafts)
@@ -525,6 +539,7 @@ class _ParallelReplay:
         states = [state for result in results for state in result.states]
         for model, state in zip(merging + others, states, strict=True):
             # A state that cannot be merged was continued from the model's own state.
+            # Rows without a target also change a state, so skipped rows (`rows_skipped`) count.
             current = model.freeze().state
             if model.estimator.can_merge_parts() and current.rows + current.rows_skipped:
                 state = cast(AdditiveState, current).merge(state)
