@@ -244,22 +244,18 @@ def suggest(
     Parameters
     ----------
     X : rows (rows, features) or Source
-        Anything that an estimator's `fit` accepts as rows, or a Source. `open_source` returns a
-        Source.
+        Anything that `fit` accepts as rows, or a Source, such as `open_source` returns.
     y : array (rows,), str or None
         One label or one number for each row, or the name of the column with the targets.
     target : "auto", "class" or "continuous"
-        What whole numbers in `y` are: "class" for labels, "continuous" for measurements. "auto"
-        decides by the values of `y`.
+        What whole numbers in `y` are, labels or measurements. "auto" decides by the values.
     time : bool
-        True to hold out rows that come after the learned rows (TimeSeriesSplit). False to hold out
-        random rows.
+        True to hold out rows that come after the learned rows. False to hold out random rows.
     feature_map : dict or None
         Parameters of the feature map that encodes a table's columns as numbers. None takes the map
         `text` if all columns are prose, else the map `table`.
     progress : callable or None
-        Function that receives the stage ("read" or "learn"), the number of rows done so far, and
-        the total number of rows.
+        Function of the stage ("read" or "learn"), the number of rows so far, and their total.
 
     Examples
     --------
@@ -270,20 +266,24 @@ def suggest(
     """
     progress = progress or (lambda stage, done, total: None)
     source = X if isinstance(X, Source) else RepeatableBatches([as_block(X, y)])
+    # `read` is the number of rows with a target, from which the sample is drawn.
     sample, read = sample_rows_with_target((block for _, block in source.events()), target, progress)
     if target == "auto":
         _refuse_many_labels(sample)
 
-    table = feature_map or {}
-    if sample.table and not table:
-        table = suitable_map_spec(sample.X, {"map": "table"})
-    map_params = {"feature_map": table} if sample.table else {}
-    methods = [*_methods_to_compare(sample, table), *_baselines(sample.y.kind)]
-    outcomes, folds, tested = _score_all_folds(sample, methods, map_params, _make_folds(sample, time), progress)
+    # Only rows of a table need a feature map. All methods get the same map.
+    map_spec = feature_map or {}
+    if sample.table and not map_spec:
+        map_spec = suitable_map_spec(sample.X, {"map": "table"})
+    map_params = {"feature_map": map_spec} if sample.table else {}
+    methods = [*_methods_to_compare(sample, map_spec), *_baselines(sample.y.kind)]
+    folds = _make_folds(sample, in_time_order=time)
+    outcomes, n_scored, tested = _score_all_folds(sample, methods, map_params, folds, progress)
 
-    lines = _rank_methods(methods, [measured[:folds] for measured in outcomes])
+    # Rank by the folds on which all methods were scored. The time limit may exclude later folds.
+    lines = _rank_methods(methods, [measured[:n_scored] for measured in outcomes])
     measure = "accuracy" if sample.y.kind == "class" else "R2"
-    return Comparison(measure, sample.rows, read, folds, tuple(lines), tested)
+    return Comparison(measure, sample.rows, read, n_scored, tuple(lines), tested)
 
 
 def _rank_methods(methods: list[_Method], outcomes: list[list[MethodResult]]) -> list[MethodResult]:
@@ -323,6 +323,7 @@ def _score_all_folds(
     extra_params: parameters that every method gets in addition to its own. They set the feature
         map of a table. Empty if the rows are not a table.
     """
+    # For the progress, each fit counts as all rows of the sample, learned and held out.
     done = 0
     total = len(methods) * len(folds) * sample.rows
     outcomes: list[list[MethodResult]] = [[] for _ in methods]
@@ -332,6 +333,7 @@ def _score_all_folds(
         warnings.simplefilter("ignore")
         # Fit every method on few rows first, which compiles numba functions.
         # The times that are measured later then do not include compilation.
+        # The scores of these fits are not used.
         few = sample.take(np.linspace(0, sample.rows - 1, WARM_UP_ROWS).astype(int))
         for method in methods:
             _score_method(method, extra_params, few, few)
@@ -348,6 +350,7 @@ def _score_all_folds(
                 progress("learn", done := done + sample.rows, total)
                 measured.append(_score_method(method, extra_params, learned, held_out))
 
+    # The first fold always counts. A method may have no result if the time ended in this fold.
     n_scored = max(1, min(map(len, outcomes)))
     return outcomes, n_scored, sum(len(test) for _, test in folds[:n_scored])
 
@@ -362,6 +365,8 @@ def default_estimator_spec(first_batch: Block, map_spec: JsonDict) -> tuple[str,
     map_spec: parameters of the feature map that encodes a table's columns. Empty if the rows are
         not a table.
     """
+    # Find the kind of the rows, by which RIDGES gives the parameters of the ridge
+    # (regularisation). `words` is true for the kinds "words" and "words beside columns".
     kind = ridge_row_kind(first_batch, map_spec)
     words = "words" in kind
     if first_batch.y is None:
@@ -371,6 +376,7 @@ def default_estimator_spec(first_batch: Block, map_spec: JsonDict) -> tuple[str,
         return "pca", {}
     if first_batch.y.kind == "class":
         return "lda", RIDGES[kind]
+    # The ridge for "many numbers" was chosen with labels, so other targets do not get it.
     if words:
         return "opls", RIDGES[kind]
     return "opls", {}
@@ -389,6 +395,7 @@ def ridge_row_kind(batch: Block, map_spec: JsonDict | None) -> str:
         map_name = map_spec["map"]
     if batch.sparse or map_name == "text":
         return "words"
+    # The map "table" encodes a column as words if it takes the column for text.
     if map_name == "table" and any(column.taken_for == "text" for column in describe(batch.X, map_spec).columns):
         return "words beside columns"
     if batch.features >= RIDGE_MIN_COLUMNS:
@@ -410,6 +417,7 @@ def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
 
     # Compare the default method, without and with shrinkage, and methods of other kinds.
     choices: list[tuple[str, JsonDict]] = [(key, params)]
+    # The default method may have this shrinkage already. It is then not compared twice.
     shrunk = {"shrinkage": 0.1, **scaling}
     if shrunk != params:
         choices.append((key, shrunk))
@@ -420,7 +428,8 @@ def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
         choices.append(("information_gain", {"n_components": 500}))
 
     # Compare also the default method on random Fourier features, a nonlinear feature map.
-    # The map's gamma is 1 / (sum of the columns' variances).
+    # The map's gamma is 1 / (sum of the columns' variances), rounded to two digits.
+    # If all columns are constant, the variance is 0, and gamma is 1.
     if not sample.sparse and not sample.table:
         variance = float(sample.X.var(axis=0).sum()) or 1.0
         fourier = {"map": "random_fourier", "n_features": 500, "gamma": float(f"{1 / variance:.2g}")}
@@ -464,6 +473,7 @@ def _average_over_folds(method: _Method, fold_results: list[MethodResult]) -> Me
     score = float(np.mean(scores))
     spread = float(np.std(scores))
     seconds = float(np.mean([fold.seconds for fold in fold_results]))
+    # Take the other fields from a fold on which the fit failed, or else from the last fold.
     last = next((fold for fold in fold_results if np.isnan(fold.score)), fold_results[-1])
     return last._replace(params=method.params, score=score, seconds=seconds, spread=spread)
 
@@ -491,6 +501,8 @@ def _score_method(method: _Method, extra_params: JsonDict, train: Block, test: B
         estimator = make(key or "pca", params).fit(train)
         if name == _ALL_FEATURES:
             return _score_linear_baseline(estimator, train, test)
+        # If only the diagonal of the scatter is stored, the solution is an approximation.
+        # Refine it roughly (tol=1e-3), because more digits do not change the score.
         if estimator.solution_ == "diagonal":
             estimator.refine([train], tol=1e-3)
         seconds = perf_counter() - start
@@ -506,6 +518,7 @@ def _score_method(method: _Method, extra_params: JsonDict, train: Block, test: B
     except ValueError as e:
         return MethodResult(name, key, params, float("nan"), cannot=str(e))
 
+    # The size is that of the state's arrays, which `pack` returns by name.
     size = sum(array.nbytes for array in pack(estimator.state_)[0].values())
     score = _accuracy_or_r2(_targets_for_sklearn(test), predicted)
     cannot = _missing_abilities_text(estimator, train.y.kind)
@@ -526,6 +539,7 @@ def _score_constant_baseline(baseline: str, train: Block, test: Block) -> Method
         model = DummyClassifier(strategy="most_frequent")
     else:
         model = DummyRegressor()
+    # These models ignore the rows, so they get one column of zeros.
     model.fit(np.zeros((train.rows, 1)), _targets_for_sklearn(train))
     predicted = model.predict(np.zeros((test.rows, 1)))
     score = _accuracy_or_r2(_targets_for_sklearn(test), predicted)
@@ -558,6 +572,8 @@ def _score_linear_baseline(estimator_with_feature_map: Estimator, train: Block, 
     model.fit(X, _targets_for_sklearn(train))
     score = _accuracy_or_r2(_targets_for_sklearn(test), model.predict(Z))
     seconds = perf_counter() - start
+    # All features count as components, and the values of the learned rows as the model's bytes.
+    # For sparse rows, `X.data` has only the stored values.
     cannot = "reduce, merge, unlearn, learn row by row"
     return MethodResult(_ALL_FEATURES, "", {}, score, X.shape[1], seconds, X.data.nbytes, cannot)
 
@@ -617,10 +633,12 @@ def _accuracy_or_r2(truth: np.ndarray, predicted: np.ndarray) -> float:
     truth: true targets of the rows.
     predicted: predicted targets of the same rows.
     """
+    # Numeric targets are always float64, and labels have other types.
     if truth.dtype != np.float64:
         return float((truth == predicted).mean())
     errors = ((truth - predicted) ** 2).sum(0)
     deviations = ((truth - truth.mean(0)) ** 2).sum(0)
+    # A target column that is constant in these rows has deviations of 0, so its R² is not finite.
     with np.errstate(invalid="ignore", divide="ignore"):
         return float(np.mean(1.0 - errors / deviations))
 
@@ -636,7 +654,8 @@ def _make_folds(sample: Block, in_time_order: bool) -> list[_Fold]:
     from sklearn.model_selection import KFold, StratifiedKFold, TimeSeriesSplit
 
     labelled = sample.y.kind == "class"
-    # A comparison of classifiers needs at least two labels.
+    # `limit` is the number of folds that the targets allow. It is 0 if there is only one label,
+    # because a comparison of classifiers needs at least two labels.
     # scikit-learn refuses more folds than the most frequent label has rows.
     limit = sample.rows
     if labelled:
@@ -681,6 +700,7 @@ def sample_rows_with_target(blocks: Iterable[Block], target_kind: str, progress:
     read = 0
     size = 0
     for block in blocks:
+        # The first batch with a target decides the kind of the targets of all batches.
         kind = parts[0][0].y.kind if parts else None
         labelled = drop_rows_without_target(_parse_block(block, target_kind, kind))[0]
         if not labelled.rows:
@@ -691,8 +711,10 @@ def sample_rows_with_target(blocks: Iterable[Block], target_kind: str, progress:
         read += labelled.rows
         size += labelled.nbytes
         capacity = min(capacity, max(1, MAX_SAMPLE_BYTES * read // max(size, 1)))
+        # Each selection copies rows, so select only when twice the capacity is held.
         if sum(part.rows for part, _ in parts) > 2 * capacity:
             parts = _select_smallest_keys(parts, capacity)
+        # The total is the number so far, because the number of rows to come is not known.
         progress("read", read, read)
 
     if not parts:
@@ -708,6 +730,7 @@ def _parse_block(block: Block, target_kind: str, earlier_kind: str | None) -> Bl
     target_kind: kind of the targets, "class" or "continuous". "auto": decide by the values.
     earlier_kind: kind of the targets of the earlier batches. None for the first batch.
     """
+    # Read numbers. Rows that are not numeric raise an error, and are read again as a table.
     try:
         X, names = read_rows_and_names(block, columns_found_by_name=False, as_table=False)
     except StreamDRError:
@@ -728,6 +751,7 @@ def _select_smallest_keys(
     max_rows: maximum number of rows to return.
     """
     all_keys = np.concatenate([keys for _, keys in rows_and_keys])
+    # Exactly `max_rows` keys are smaller than the key that follows them in sorted order.
     if len(all_keys) > max_rows:
         cutoff = np.partition(all_keys, max_rows)[max_rows]
     else:
@@ -752,6 +776,7 @@ def _concatenate_blocks(blocks: list[Block]) -> Block:
     else:
         X = np.vstack(rows)
 
+    # Encode the targets of all rows again, because blocks number their labels differently.
     build = class_targets if blocks[0].y.kind == "class" else continuous_targets
     y = build([target for block in blocks for target in block.y.targets_by_row()])
     return Block(X, y, names=blocks[0].names)

@@ -90,12 +90,15 @@ class ClassScores:
         The keys are "accuracy", "micro_f1", "macro_f1", "rows" (number of rows) and
         "most_frequent" (share of the rows that have the most frequent label).
         """
+        # The confusion matrix counts rows by true label (first axis) and predicted label.
         rows = int(self._confusion.sum())
         if rows:
             most_frequent = float(self._confusion.sum(1).max() / rows)
         else:
             most_frequent = float("nan")
         correct = np.diagonal(self._confusion)
+        # For each label, add the numbers of rows that are predicted to have it and that have it.
+        # The F1 of a label is 2 · correct / occurrences.
         occurrences = self._confusion.sum(0) + self._confusion.sum(1)
         seen = occurrences > 0
 
@@ -131,6 +134,7 @@ class LabelScores:
         label_scores : ndarray (rows, labels), float
             Predicted scores in [−1, 1]. A likelier label has a larger score.
         """
+        # Labels that are new get zero counts. `_counts` (labels, 3) has one row for each label.
         self._grow_to_labels(true_label_masks.shape[1])
         true_positives = (true_label_masks & predicted_label_masks).sum(0)
         false_positives = (predicted_label_masks & ~true_label_masks).sum(0)
@@ -143,6 +147,7 @@ class LabelScores:
         labels = np.arange(true_label_masks.shape[1])
         levels = ((label_scores + 1.0) * (BINS / 2)).astype(np.int64)
         bins = labels * BINS + np.clip(levels, 0, BINS - 1)
+        # The first histogram is of the rows with the label, and the second of the rows without it.
         for side, mask in enumerate((true_label_masks, ~true_label_masks)):
             counts = np.bincount(bins[mask], minlength=len(labels) * BINS)
             self._histograms[side] += counts.reshape(len(labels), BINS)
@@ -153,10 +158,13 @@ class LabelScores:
         The keys are "accuracy", "micro_f1", "macro_f1", "auc" and "rows" (number of rows).
         "accuracy" is the share of the rows for which every label was predicted correctly.
         """
+        # `_counts` (labels, 3) has the true positives TP, false positives FP and false negatives
+        # FN. The F1 of a label is 2 TP / (2 TP + FP + FN), or 0 if the label never occurred.
         true_positives = self._counts[:, 0]
         denominators = 2 * true_positives + self._counts[:, 1] + self._counts[:, 2]
         f1 = np.where(denominators > 0, 2 * true_positives / np.maximum(denominators, 1), 0.0)
 
+        # Micro-averaged F1 is the same formula for the sums over all labels.
         total = self._counts.sum(0)
         micro = 2 * total[0] + total[1] + total[2]
         accuracy = float("nan")
@@ -188,6 +196,7 @@ class LabelScores:
         absent = absent[known].astype(float)
 
         # Count the pairs of rows in which the row without the label has the smaller score.
+        # For each bin, `below` is the number of rows without the label in lower bins.
         below = np.cumsum(absent, axis=1) - absent
         ordered = (present * (below + absent / 2)).sum(1)
         pairs = present.sum(1) * absent.sum(1)
@@ -303,6 +312,7 @@ def _score_on_source(estimator: Estimator, source: Source) -> float:
     truth: list[Rows] = []
     predicted: list[Rows] = []
     # Labels are scored batch by batch. R² needs the numbers of all batches together.
+    # `y.values` has the numbers, and is None if the targets are labels.
     for _, block in source.events():
         if block.y.values is None:
             accuracies.append(predictor.score(block._replace(y=None), block.y.targets_by_row()))

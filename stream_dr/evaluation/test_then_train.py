@@ -145,11 +145,14 @@ class NearestNeighbours:
 
     def predict(self, Z: Rows) -> np.ndarray:
         """Classify projected rows, as `Probe.predict` describes."""
+        # Find the k nearest sampled rows of each row (`near`), and sort them by distance.
         distances = squared_distances(Z, self._sample.Z)
         near = np.argpartition(distances, self._k - 1, axis=1)[:, : self._k]
         order = np.argsort(np.take_along_axis(distances, near, 1), axis=1, kind="stable")
         neighbour_targets = self._sample.y[np.take_along_axis(near, order, 1)]
 
+        # If rows have several labels, the sample's `y` is (sampled rows, labels) bool.
+        # The score of a label is the share of neighbours with the label, scaled to [−1, 1].
         if self._sample.y.ndim == 2:
             return np.asarray(2.0 * neighbour_targets.mean(1) - 1.0)
 
@@ -169,6 +172,7 @@ class LinearProbe:
     """
 
     def __init__(self, sample: ProbeSample) -> None:
+        # Divide each component by its standard deviation, except constant components.
         deviation = _column_scales(sample.Z)
         self._scale = 1.0 / np.where(deviation > 0, deviation, 1.0)
         self._multilabel = sample.y.ndim == 2
@@ -178,6 +182,9 @@ class LinearProbe:
         self._constant: int | None = None
 
         self._model: LogisticRegression | Ridge
+        # With several labels a row, fit 1 for rows with the label and −1 for others. If there are
+        # no components, predict that no row has a label. With one label a row, then predict the
+        # most frequent label.
         Z = self._scale_columns(sample.Z)
         if self._multilabel and Z.shape[1]:
             self._model = Ridge(alpha=1.0).fit(Z, 2.0 * sample.y - 1.0)
@@ -230,6 +237,7 @@ def label_presence_means(sample: ProbeSample) -> tuple[np.ndarray, np.ndarray | 
     if sample.y.ndim == 1:
         return means_by_class(sample.Z, sample.y, sample.labels), None
 
+    # `y` is (rows, labels) bool. A mean over no rows is 0/0, which is NaN.
     sums = np.asarray(sample.Z.T @ sample.y.astype(float)).T
     counts = sample.y.sum(0)[:, None]
     total = np.asarray(sample.Z.sum(0)).ravel()
@@ -280,6 +288,7 @@ class RowSample:
         If the sample is full, the rows replace earlier rows. Raises the errors of
         ReservoirAccumulator.add.
         """
+        # The reservoir draws the random rows. Without weights, all rows are equally likely.
         if not block.table:
             self._reservoir.add(block._replace(weights=None))
             return
@@ -304,6 +313,8 @@ class RowSample:
 
         The rows have the same order as in the stream.
         """
+        # The reservoir has the sampled rows (`kept`) and their indices in the stream (`numbers`).
+        # Rows of tables are not in the reservoir. `_tables` has their indices and rows by batch.
         reservoir = self._reservoir.freeze()
         if not self._tables:
             return project(reservoir.kept)
@@ -459,6 +470,7 @@ def evaluate(
     on_point : callable or None
         Function that receives a Point for each batch, model and classifier.
     """
+    # The baseline `full` classifies the rows themselves, so it has no estimator.
     if settings.full:
         models = {**models, FULL_BASELINE: None}
     settings.check()
@@ -466,6 +478,7 @@ def evaluate(
         raise InvalidParameter("at least one model is needed; none was given.")
 
     # Learn all batches. Without separate test rows, classify each batch before it is learned.
+    # `skipped` gets the number of rows without a target of each batch.
     evaluation = _Evaluation(models, settings, on_point or (lambda point: None))
     skipped: list[int] = []
     for block in _labelled_batches(source, skipped):
@@ -478,6 +491,7 @@ def evaluate(
     if evaluation.rows == 0:
         raise TargetsRequired("no row of the source has a target; test-then-train needs labelled rows.")
 
+    # Solve once more before the test rows, so that the models have learned all rows.
     if test_source is not None:
         evaluation.fit_classifiers()
         for block in _labelled_batches(test_source, skipped):
@@ -525,6 +539,7 @@ class ShuffledSource:
 
         # The batches are visited in several turns, in another random order in each turn.
         # Each row is assigned to one turn at random, and is yielded only in this turn.
+        # There are at least 64 turns, so that rows are mixed well even if there are few batches.
         turns = max(64, len(blocks))
         turn_of_row = [rng.integers(0, turns, block.rows) for block in blocks]
         number = -1
@@ -555,14 +570,19 @@ class _Evaluation:
         self._on_point = on_point
         self._accumulators = {name: e.accumulator() for name, e in models.items() if e is not None}
 
+        # Number of rows learned so far, and the number at which the models are solved next.
         self.rows = 0
+        self._next_solve = settings.first
+
+        # Code of each label, class means of all rows, and a sample of the rows.
         self._schema = Schema()
         self._labels: dict[Label, int] = {}
         self._moments = MomentAccumulator("indicator", scatter="none")
         self._sample = RowSample(settings.reservoir, settings.seed)
+        # Label codes of the sampled rows, by the row's index in the stream.
         self._sample_truth: dict[int, list[int]] = {}
-        self._next_solve = settings.first
 
+        # Solutions and scores, by name of the model, or by (name of the model, classifier).
         self._probes: dict[tuple[str, str], Probe] = {}
         self._projections: dict[str, Projection | _FirstColumnsProjection] = {}
         self._class_scores: dict[tuple[str, str], ClassScores] = {}
@@ -581,6 +601,7 @@ class _Evaluation:
         if self.rows >= self._next_solve:
             self.fit_classifiers()
 
+        # Before the first solution there are no projections, so nothing is counted.
         truth = self._label_codes_by_row(block)
         for name, projection in self._projections.items():
             Z = projection.apply(block.X)
@@ -590,6 +611,7 @@ class _Evaluation:
             # The baseline predicts the previous row's labels for each row.
             previous = [self._last_codes, *truth[:-1]]
             self._last_codes = truth[-1]
+            # The first row of the stream has no previous row. It gets the code 0, or no labels.
             if self._schema.target_kind == "class":
                 first_codes = [codes[0] if codes else 0 for codes in previous]
                 predicted = np.array(first_codes, np.int64)
@@ -602,6 +624,7 @@ class _Evaluation:
 
         Also sets the number of learned rows at which the models are solved next.
         """
+        # Solve again when the number of learned rows has grown by the factor `solve_growth`.
         self._next_solve = max(self.rows + 1, int(self.rows * self._settings.solve_growth))
 
         # Forget the label codes of rows that are no longer in the sample.
@@ -679,6 +702,7 @@ class _Evaluation:
         - "unchanged": share of the rows with the same label as the previous row.
         - "by_chance": expected value of this share if the rows were in random order.
         """
+        # `_all_codes` has one array of label codes for each learned batch.
         if self._all_codes:
             codes = np.concatenate(self._all_codes)
         else:
@@ -700,10 +724,12 @@ class _Evaluation:
             raise TargetKindMismatch("evaluate classifies; these targets are continuous. Give labelled rows.")
         if self._settings.full:
             refuse_table(block.X)
-        # Some batches may have weights and others none, as the rows to test.
+        # The schema refuses batches with weights after batches without. Here both may occur,
+        # because the rows to test may come from another source. So the schema gets no weights.
         weights = block.weights
         self._schema, block = self._schema.extend(block._replace(weights=None))
         block = block._replace(weights=weights)
+        # At the first batch, check that all models can learn this kind of targets.
         if not self._labels:
             for estimator in self._models.values():
                 if estimator is not None and estimator.target_kinds and block.y.kind not in estimator.target_kinds:
@@ -724,6 +750,9 @@ class _Evaluation:
         mean of the rows with each label. The second has the mean of the rows without each label.
         If there are no such rows, the mean is NaN.
         """
+        # `cross` (features, labels) has the sum of the centred rows of each label. This sum
+        # divided by the label's weight is the class mean minus `mean`. The rows without the label
+        # have the negative sum. For a weight of 0, inf times 0 gives the NaN.
         moments = self._moments.freeze().centred()
         weights = moments.label_weights
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -761,6 +790,7 @@ class _Evaluation:
             labels, scores (rows, labels) for the labels that were known when the classifier was
             fitted.
         """
+        # `y` has the true labels in the shape that `predicted` has.
         y = self._label_array(codes_by_row)
         if self._schema.target_kind == "class":
             correct = y == predicted
