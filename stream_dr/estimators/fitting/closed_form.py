@@ -149,6 +149,7 @@ class ClosedForm(AdditiveEstimator):
     def check_parameters(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
         self.check_n_components()
+        # `gamma` may be "cv" (chosen by cross-validation) instead of a number.
         if not (self.cross_validates == "gamma" and self.is_cross_validated):
             check_number_in_range("gamma", self.gamma, low=0.0)
         check_choice("scatter", self.scatter, ("auto", "exact", "diagonal"))
@@ -168,6 +169,8 @@ class ClosedForm(AdditiveEstimator):
                 f"folds={self.folds!r}; it must be 0 (rows are not divided) or an integer from 2 to 100, such as 5."
             )
         check_choice("folds_by", self.folds_by, ("row", "id"))
+
+        # The whole scatter is stored of at most MAX_EXACT_WIDTH mapped columns.
         max_columns = None
         if self.stored_scatter() == "exact":
             max_columns = MAX_EXACT_WIDTH
@@ -191,6 +194,8 @@ class ClosedForm(AdditiveEstimator):
                 f"what was learned is stored in {have} folds, and these parameters need {self.fold_count}. Set "
                 f"folds={have}, or call fit with the rows again."
             )
+        # Rows are learned by one accumulator, or by one for each fold.
+        # With a feature map, the map is applied before (`make_accumulator`).
         make_inner: Callable[..., Accumulator] = self._make_moment_accumulator
         if self.fold_count:
             # FoldedAccumulator applies the decay, which depends on the later rows of all folds.
@@ -233,8 +238,10 @@ class ClosedForm(AdditiveEstimator):
         block: rows, with their groups or ids.
         n_rows: number of rows.
         """
+        # `block.hashes` has the hashes of groups, which were computed before. Groups precede ids.
         hashes = block.hashes
-        if hashes is None and self.fold_count and self.folds_by == "id" and block.ids is not None:
+        uses_ids = self.fold_count and self.folds_by == "id"
+        if hashes is None and uses_ids and block.ids is not None:
             hashes = group_hashes(block.ids)
         if hashes is not None and len(hashes) != n_rows:
             raise InvalidParameter(f"there are {len(hashes)} groups or ids for {n_rows} rows; give one a row.")
@@ -289,6 +296,7 @@ class ClosedForm(AdditiveEstimator):
 
         # Put the sum back, so that `moments` does not add up the folds again.
         state = mapping.replace_inner_state(state, inner)
+        # Some methods need optional sums, which the state has only if they were asked for.
         label_sets = self.keeps_label_sets()
         class_scatter = self.keeps_scatter_per_class()
         check_stored_optional_sums(inner, self.target_encoding(), label_sets, class_scatter)
@@ -356,6 +364,8 @@ class ClosedForm(AdditiveEstimator):
         q = p
         if self.predicts_with_all:
             q = len(eigenvalues)
+        # The directions are for columns that were multiplied by `moments.scale`.
+        # Multiply the loadings by `scale`, so that they apply to the columns of the rows.
         loadings = self.scale_loadings(loadings[:, :q], moments, solution_kind)
         loadings = with_fixed_signs(loadings * moments.scale[:, None])
 
@@ -469,12 +479,15 @@ class ClosedForm(AdditiveEstimator):
             state = fitted.accumulator.freeze()
             version = fitted.version
 
+        # `inner` is the linear projection, without the feature map if there is one.
+        # Its attribute `spread` is the uncertainty, or None if it was not computed yet.
         inner = mapping.inner_linear_projection(projection)
         if inner.solution == "refined":
             raise AttributeError("the projection was refined, and the folds have no refined solutions to compare with.")
         if inner.spread is None:
             projection = self.add_fold_uncertainty(projection, state)
             inner = mapping.inner_linear_projection(projection)
+            # Store the result, unless rows were learned meanwhile.
             with self.lock:
                 if fitted.version == version:
                     fitted.projection = projection
@@ -495,6 +508,8 @@ class ClosedForm(AdditiveEstimator):
         parts = mapping.inner_states_of_folds(state)
         if not parts or inner.solution == "refined":
             return projection
+        # With a feature map, each fold's state gets the map with its statistics of all rows.
+        # If a parameter was chosen by cross-validation, solve all folds with the chosen value.
         states = [mapping.replace_inner_state(state, part) for part in parts]
         spread = jackknife_components(self.with_chosen_parameter(inner.choice), states, projection)
         return mapping.replace_inner_fields(projection, spread=spread)

@@ -49,6 +49,7 @@ def split_into_blocks(rows: Block) -> list[tuple[Delayed, Delayed | None, Delaye
         _delayed_blocks_matching("sample_weight", rows.weights, X),
     ]
     # Without an error, Dask would wait for ever for the first worker.
+    # Dask's scheduler function is a method of the client if a client is connected.
     client = getattr(get_scheduler(), "__self__", None)
     if client is not None and hasattr(client, "scheduler_info") and not client.scheduler_info()["workers"]:
         raise ClusterError("the cluster of Dask's client has no workers; start some, or close the client.")
@@ -69,6 +70,8 @@ def learn_blocks(
     """
     import dask
 
+    # pure=False gives each block a task of its own, also if two blocks are equal.
+    # Merge neighbouring results in pairs. If their number is odd, the last one waits for a round.
     parts = [dask.delayed(learn)(*block, pure=False) for block in blocks]
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=False)
@@ -90,7 +93,9 @@ def project_dask_collection(
     transform: function that projects the rows of a block.
     names: names of the components.
     """
+    # The call raises InvalidRows if blocks are split along features. Its result is not used.
     _delayed_row_blocks("X", collection)
+    # `meta` is an empty result, from which Dask knows the type and number of columns.
     meta = np.empty((0, len(names)))
     if is_dask(collection, "dask.array"):
         chunks = (collection.chunks[0], (len(names),))
@@ -137,6 +142,7 @@ def _delayed_blocks_matching(
     chunks = getattr(collection, "chunks", ((np.nan,),))[0]
 
     # Cut an array into the blocks of `X_collection`, if all lengths are known.
+    # If not, blocks are matched one by one, and only their number is checked.
     known = not np.isnan([*rows, *chunks]).any()
     if known and chunks != rows and sum(chunks) == sum(rows):
         return _delayed_row_blocks(argument_name, collection.rechunk({0: rows}))

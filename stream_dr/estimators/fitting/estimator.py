@@ -232,6 +232,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             width = widths.max_table_width(mapping, known_columns.columns)
         else:
             width = widths.max_width_of_kinds(mapping, known_columns)
+        # Add the state of the mapped rows, and 64 bytes of statistics for each mapped column.
         plain = type(self)(**(self.get_params() | {"feature_map": None}))
         return max_bytes_within(plain.state_bytes, width, n_targets) + 64 * width
 
@@ -474,6 +475,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
         # Remember the value, so that the next call issues no second warning.
         fitted.last_warned_n_components = self.n_components
+        # In the message, `limit` says in words how many components the method can have.
         learned = fitted.accumulator
         labels = ""
         if learned.labels:
@@ -542,7 +544,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             refined = fitted.refined
             version = fitted.version
 
-        # Solve without the lock, so that other threads can learn rows meanwhile.
+        # Solve without the lock, so that other threads can learn rows meanwhile. If rows were
+        # learned, the version differs, and the projection is returned but not cached.
         projection = refined or self.solve(state)
         with self.lock:
             return fitted.cache_projection(projection, partial(self.scatter_product, state), version)
@@ -590,8 +593,8 @@ class AdditiveEstimator(Estimator):
     additive: ClassVar[bool] = True
     merges: ClassVar[bool] = True
 
-    # A splitter of a cross-validation asks for `groups`, too. It alone gets them, unless the caller
-    # calls `set_fit_request(groups=True)`.
+    # A splitter of a cross-validation asks for `groups`, too. It alone gets them, unless the
+    # caller calls `set_fit_request(groups=True)`.
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"groups": False}
     __metadata_request__partial_fit: ClassVar[dict[str, bool]] = {"groups": False}
 

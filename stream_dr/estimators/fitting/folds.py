@@ -63,6 +63,7 @@ def _merge_others(states_by_fold: Sequence[MomentState], outside: MomentState) -
     if len(states_by_fold) == 1:
         yield outside
         return
+    # Split the folds in two halves. For the folds of one half, the other half is outside.
     half = len(states_by_fold) // 2
     first = states_by_fold[:half]
     second = states_by_fold[half:]
@@ -82,7 +83,8 @@ def aligned_folds(
     states_by_fold: states of the folds.
     parameter_name: name of the parameter that is chosen.
     """
-    # Warn if the folds differ much in size, because their errors then say little.
+    # Warn if the folds differ much in size, because their errors then say little. They do if there
+    # are many rows, and the smallest fold has less than half of the mean number of rows.
     n_folds = len(states_by_fold)
     rows = [part.rows for part in states_by_fold]
     many = sum(rows) >= max(MIN_ROWS_TO_WARN * n_folds, 1)
@@ -163,6 +165,7 @@ def jackknife_components(
             "folds with rows. Learn more rows, or use more folds."
         )
 
+    # `n` is the weight of all rows. Eigenvalues grow in proportion to n^growth.
     states = [_inner_moment_state(part) for part in filled]
     weights = np.array([state.weight for state in states])
     n = float(weights.sum())
@@ -183,8 +186,8 @@ def jackknife_components(
         compared = _compare_with_whole(whole, solved, product)
         left_out.append(compared._replace(eigenvalues=compared.eigenvalues / (n - weight) ** growth))
 
-    # Stack the comparisons of all folds, and estimate the errors.
-    # Divide eigenvalues by n^growth, because eigenvalues grow with the weight n of the rows.
+    # Stack the comparisons of all folds, and estimate the errors. Divide eigenvalues by n^growth,
+    # so that solutions of all rows and of fewer rows have comparable eigenvalues.
     folds = _FoldComparison(*map(np.array, zip(*left_out, strict=True)))
     eigenvalues, eigenvalues_std = _jackknife_estimate(whole.eigenvalues / n**growth, folds.eigenvalues, n / weights)
     _, loadings_std = _jackknife_estimate(whole.loadings, folds.loadings, n / weights)
@@ -218,10 +221,13 @@ def _compare_with_whole(
 
     d, p = all_rows_solution.loadings.shape
     # Pad loadings to equal length, because sparse rows without one fold may have fewer features.
+    # `cosines` compares the p components of all rows and the other solution's components, in this
+    # order along both axes.
     own, solved_loadings = pad_to_equal_rows(all_rows_solution.loadings, reduced_solution.loadings)
     cosines = correlations_of_projected_rows(np.hstack([own, solved_loadings]), multiply_by_scatter)
 
     # Match components such that the sum of absolute cosines is largest.
+    # Component of_whole[i] of all rows is matched to component of_other[i] of the other solution.
     of_whole, of_other = linear_sum_assignment(np.abs(cosines[:p, p:]), maximize=True)
     matched = cosines[of_whole, p + of_other]
     squares = np.ones(p)
@@ -230,6 +236,7 @@ def _compare_with_whole(
     loadings[:, of_whole] = solved_loadings[:, of_other] * np.where(matched < 0.0, -1.0, 1.0)
 
     # Match eigenvalues by rank (largest to largest, and so on), and not by component.
+    # `rank` (p,) is the rank of each component's eigenvalue, 0 for the largest eigenvalue.
     rank = np.argsort(np.argsort(-all_rows_solution.eigenvalues, kind="stable"))
     values = np.full(max(p, reduced_solution.n_components), np.nan)
     values[: reduced_solution.n_components] = np.sort(reduced_solution.eigenvalues)[::-1]
@@ -260,6 +267,8 @@ def _squared_plane_sines(cosines: np.ndarray, matches: np.ndarray, pair_indices:
     matches: (p,), index in `cosines` of the component that matches each component of all rows.
     pair_indices: indices i of the planes that are compared.
     """
+    # `mine` and `theirs` (planes, 2) are the indices of the two components that span each plane.
+    # Each array below is (planes, 2, 2).
     # Take the cosines of the angles between the two components that span each plane (`own`).
     # Take the cosines within the matching plane (`other`) and between both planes (`cross`).
     mine = pair_indices[:, None] + [0, 1]
@@ -288,6 +297,10 @@ def _jackknife_estimate(
     fold_estimates: (folds, ...), estimates without each fold.
     weight_ratios: (folds,), weight of all rows divided by the weight of each fold.
     """
+    # Let θ be the estimate from all rows, θ_j the estimate without fold j of K folds, and h_j the
+    # weight ratio. Without bias, the estimate is K θ − Σ (1 − 1/h_j) θ_j. Its variance is
+    # estimated from the pseudo-values h_j θ − (h_j − 1) θ_j. First, give the ratios the axes of
+    # the estimates.
     weight_ratios = weight_ratios.reshape(-1, *[1] * all_rows_estimate.ndim)
     shares = 1.0 - 1.0 / weight_ratios
     corrected = len(weight_ratios) * all_rows_estimate - (shares * fold_estimates).sum(axis=0)

@@ -83,6 +83,8 @@ class GaussianLogLikelihood(NamedTuple):
 
         X: (rows, features), dense or CSR.
         """
+        # Columns are multiplied by `scale`. The density has d dimensions, because columns with the
+        # factor 0 have no effect. `axes` (features, p) are the components of scaled columns.
         scale = self.scale[self.scale > 0.0]
         d = len(scale)
         p = len(self.variances)
@@ -103,7 +105,10 @@ class GaussianLogLikelihood(NamedTuple):
 
         # Sum the squared distances from the mean, each divided by the variance in its direction.
         size: np.ndarray = (z * z / self.variances).sum(axis=1)
+        # The log-determinant of the covariance is first that of scaled columns along the
+        # components. The term with `scale` converts it to the units of the unscaled columns.
         log_det = float(np.log(self.variances).sum() - 2.0 * np.log(scale).sum())
+        # All directions orthogonal to the components have the same variance, `noise_variance`.
         if p < d:
             if noise_variance <= 0.0:
                 raise InvalidParameter(

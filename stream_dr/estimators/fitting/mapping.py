@@ -39,6 +39,8 @@ def check_feature_map(spec: JsonDict | None, max_columns: int | None = None) -> 
 
     max_columns: largest number of columns that is allowed, or None for any number.
     """
+    # `feature_map` raises InvalidParameter if the spec is invalid.
+    # `max_mapped_columns(0)` is the number of mapped columns if the columns before are not known.
     mapping = feature_map(spec)
     if mapping is not None and max_columns is not None and mapping.max_mapped_columns(0) > max_columns:
         raise InvalidParameter(
@@ -60,11 +62,12 @@ def make_accumulator(
     """
     if feature_map_spec is None:
         return make_unmapped(cast(InnerState, state))
+    # Nystroem draws landmarks (sampled rows) from the stream. A map that learns computes
+    # statistics of a table's columns. Other maps do not depend on the rows.
     mapping = feature_map(feature_map_spec)
-    other = MappedAccumulator
+    accumulator_type = MappedAccumulator
     if isinstance(mapping, Nystroem):
-        other = LandmarkAccumulator
-    accumulator_type = other
+        accumulator_type = LandmarkAccumulator
     if mapping.learns:
         accumulator_type = TableAccumulator
     return accumulator_type(feature_map_spec, make_unmapped, cast(MappedState | None, state))
@@ -214,6 +217,7 @@ def warn_if_columns_differ(accumulator: Accumulator, block: Block) -> None:
     SchemaMismatch if the block has none of the learned columns. Examples are an array, whose
     columns have no names, and another table.
     """
+    # `known` is empty if no table was learned so far.
     known = accumulator.table_names
     names = block.names or ()
     if not known or names == known or not block.rows:
@@ -229,7 +233,8 @@ def warn_if_columns_differ(accumulator: Accumulator, block: Block) -> None:
     messages = []
     if gone:
         messages = [f"there is no column {', '.join(gone)}, which is taken as missing"]
-    messages += [f"{', '.join(new)} was not among the first rows' columns, and is left out"] if new else []
+    if new:
+        messages.append(f"{', '.join(new)} was not among the first rows' columns, and is left out")
     if messages:
         warnings.warn(f"{'; '.join(messages)}.", OtherColumns, stacklevel=4)
 

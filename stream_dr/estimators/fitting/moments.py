@@ -188,7 +188,8 @@ class Moments(NamedTuple):
         cross_sums: (features, k), products of features and k targets, summed over the rows.
         target_norm: norm of the targets.
         """
-        # Skip the slow decomposition if rounding errors (`floor`) are far below the sums.
+        # The combinations need a decomposition, which is slow for an array of a million sums or
+        # more. Skip it if rounding errors (`floor`) are below a billionth of the sums' norm.
         floor = self.rounding.cross_sum_floor(target_norm, self.diagonal)
         if cross_sums.size >= 1_000_000 and floor <= 1e-9 * np.linalg.norm(cross_sums):
             return cross_sums
@@ -203,6 +204,7 @@ class Moments(NamedTuple):
         cross_sums: (features, k), products of features and k targets, summed over the rows.
         target_norm: norm of the targets.
         """
+        # Remove features, and then combinations of targets, that are only rounding error.
         combinations = self.clear_noisy_features(cross_sums, target_norm)
         combinations = self.significant_cross_sum_combinations(combinations, target_norm)
         # Decompose only features that have a sum other than 0.
@@ -224,6 +226,7 @@ def waiting_labels(state_or_accumulator: MomentState | MomentAccumulator, min_ro
     state_or_accumulator: a state or an accumulator.
     min_rows: number of rows that a label needs to be a class.
     """
+    # `label_rows` (labels,) has the number of rows with each label.
     rows = state_or_accumulator.label_rows
     enough = rows >= min_rows
     several = state_or_accumulator.target_kind == "class" and np.count_nonzero(enough) >= 2
@@ -245,7 +248,8 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     centred = state.centred()
     m = _moments_of_all_rows(state, centred)
 
-    # A label with too few rows waits to become a class. The moments have only labels with rows.
+    # A label with too few rows waits to become a class. `waiting` has an entry for each label of
+    # the state, but the moments have only labels of weight above 0 (True in `m.present`).
     waiting = waiting_labels(state, min_class_rows)
     if waiting.any():
         m = _drop_waiting_means(m, waiting[m.present], scatter_rounding_error=centred.noise)
@@ -260,11 +264,14 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
 
 
 def _moments_of_all_rows(state: MomentState, c: Centred) -> Moments:
-    """Return the moments of a state from its centred sums."""
+    """Return the moments of a state from its centred sums.
+
+    c: centred sums of the state, whose arrays may be overwritten.
+    """
     d = len(c.mean)
 
     # Treat columns of very small scatter as constant, because such a scatter has too few digits.
-    # The sums of these columns are set to 0.
+    # The sums of these columns (`lost`) are set to 0.
     diagonal = np.zeros(d)
     if c.diagonal is not None:
         diagonal = np.maximum(c.diagonal, 0.0)
@@ -280,7 +287,8 @@ def _moments_of_all_rows(state: MomentState, c: Centred) -> Moments:
     cross = c.cross if present.all() else c.cross[:, present]
 
     # Estimate rounding errors from the largest weight that the rows ever had.
-    # Unlearning reduces the weight of the rows, but not the rounding errors.
+    # Unlearning reduces the weight of the rows, but not the rounding errors. So `cancelled` is the
+    # factor by which the errors are larger. A state stores its weights divided by `state.scale`.
     largest = max(state.scale * state.largest.weight, c.weight)
     cancelled = float(np.sqrt(largest / c.weight)) if c.weight > 0 else 1.0
     rounding = Rounding(np.sqrt(largest) * np.abs(c.mean), _lost_share(c.noise, diagonal), cancelled)
@@ -346,6 +354,8 @@ def _drop_waiting_means(moments: Moments, has_few_rows: np.ndarray, scatter_roun
     scatter_rounding_error: absolute size of the error that unlearning may have caused in the
         scatter.
     """
+    # `present` marks the target columns that are used, among all columns of the state.
+    # `n` and `few` are the weights of the rows of each class, and of each label with too few rows.
     ready = ~has_few_rows
     present = moments.present.copy()
     present[moments.present] = ready
@@ -355,10 +365,12 @@ def _drop_waiting_means(moments: Moments, has_few_rows: np.ndarray, scatter_roun
         return moments
     # The weight of the remaining rows includes learned rows without a label.
     total = moments.weight - few.sum()
+    # A column s_j of `waiting_cross` is the sum of the centred rows of label j with too few rows.
+    # `taken` is the sum t of these columns.
     waiting_cross = moments.cross[:, has_few_rows]
     taken = waiting_cross.sum(axis=1)
 
-    # Subtract the scatter that the means of these labels cause.
+    # Subtract the scatter that the means of these labels cause, Σ s_j s_jᵀ / few_j + t tᵀ / total.
     roots = np.column_stack([waiting_cross / np.sqrt(few), taken / np.sqrt(total)])
     diagonal, emptied = _subtract_diagonal(moments, (roots**2).sum(axis=1))
     scatter = None if moments.scatter is None else moments.scatter - roots @ roots.T

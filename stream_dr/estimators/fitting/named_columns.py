@@ -42,6 +42,7 @@ def read_rows_and_names(
         X = read_table(block.X, block.names)
         return X, tuple(X.schema.names)
 
+    # Rows are dicts from column name to value. Each name becomes a column of sparse rows.
     if columns_found_by_name and only_has(block.X, Mapping):
         matrix, names = dicts_to_sparse_rows(block.X)
         return as_rows(matrix)[0], names
@@ -50,6 +51,7 @@ def read_rows_and_names(
     try:
         X, known = as_rows(block.X)
     except NotNumeric as e:
+        # Name the columns that are not numeric and were not learned, because they are not needed.
         extra = sorted(set(e.details.get("columns", ())).difference(known_names or ()))
         if known_names is None or not extra:
             raise

@@ -190,6 +190,7 @@ class TargetRegression(Predictor):
         predicted = self.predict(block.X)
         targets = self._parse_targets(self.fitted().accumulator, block.y, len(predicted))
         weights = weights_or_ones(as_weights(block.weights, len(predicted)), len(predicted))
+        # `targets.present` (rows,) is True for rows with a target, and None if all rows have one.
         if targets is None or targets.present is None:
             there = weights > 0
         else:
@@ -288,10 +289,14 @@ class TargetRegression(Predictor):
         loadings: (features, p), loadings of p components.
         eigenvalues: (p,), eigenvalues of the components.
         """
+        # For a component w, the coefficients (targets,) are wᵀ Cxy / wᵀ A w. Cxy is the
+        # cross-scatter of rows and targets, and A the matrix that the method inverts. The columns
+        # of the moments are multiplied by `scale`, so divide the loadings by `scale`.
         unscaled = loadings / moments.scale[:, None]
         covariances = unscaled.T @ moments.cross
         sizes = self.component_variances(moments, unscaled, eigenvalues, covariances)
         weights = covariances / sizes[:, None]
+        # Sort the targets by label. Numeric targets have no labels, and keep their order.
         columns = moments.label_order or slice(None)
         labels = tuple(sorted(moments.labels))
         kind = moments.kind or "continuous"
@@ -468,9 +473,11 @@ def gaussian_class_readout(
     class_priors: (classes,), prior probabilities, in the order of `moments.labels`. If the
         probability is 0, the score of the class is −inf.
     """
+    # For components z, a class (mean μ, variances v, prior π) scores z · μ/v + log π − ½ Σ μ²/v.
     weights = (class_means / within_variances).T
     with np.errstate(divide="ignore"):
         offset = np.log(class_priors) - 0.5 * (class_means**2 / within_variances).sum(axis=1)
+    # Sort the classes by label.
     order = moments.label_order
     kind = moments.kind or "class"
     return Readout(weights[:, order], offset[order], kind, tuple(sorted(moments.labels)), LOG_POSTERIORS)

@@ -110,6 +110,7 @@ class SubspaceSolver:
                 f"n_components={estimator.n_components} is a share of all variance, and refine looks for a given number of "
                 "components. State how many."
             )
+        # Number of components. If it is not set, there are as many as targets or labels.
         self._count = estimator.n_components or moments.cross.shape[1]
         if self._count == 0:
             self._raise_needs_n_components()
@@ -123,6 +124,9 @@ class SubspaceSolver:
         initial_columns: (features, p), columns of an earlier solution, which are among the first
             directions. p may be 0.
         """
+        # If there are fewer columns of `cross` (features, targets) than components, add `more`
+        # random columns. Half as many columns as components are in reserve, so that fewer passes
+        # are needed.
         cross = self._moments.cross
         if cross.shape[1] >= self._count:
             more = 0
@@ -130,6 +134,7 @@ class SubspaceSolver:
             more = self._count + max(4, self._count // 2) - cross.shape[1]
         seed = self._estimator.random_state or 0
         drawn = np.random.default_rng(seed).standard_normal((len(cross), more))
+        # Features that do not vary (False in `_varying`) have no part in any direction.
         columns = np.where(self._varying[:, None], np.hstack([cross, drawn, initial_columns]), 0.0)
         return subspace.start_subspace(columns)
 
@@ -145,7 +150,8 @@ class SubspaceSolver:
         """
         grown = subspace.extend_subspace(solver_state, scatter_product)
 
-        # Limit the basis to four blocks, or to more if they fit in MAX_BASIS_BYTES.
+        # Limit the basis to four blocks, or to more if they fit in MAX_BASIS_BYTES. A block is the
+        # r directions of a pass. A basis vector and its product take 16 bytes for each feature.
         block = max(1, grown.directions.shape[1])
         most = max(4 * block, MAX_BASIS_BYTES // (16 * len(grown.basis)))
         if grown.basis.shape[1] <= most or grown.directions.shape[1] == 0:
@@ -169,6 +175,8 @@ class SubspaceSolver:
 
     def _directions_in_basis(self, basis_state: subspace.Subspace) -> Directions:
         """Return directions (m, p) and eigenvalues (p,) on a basis of m vectors."""
+        # V (features, m) is the basis, and `scatter` (m, m) is Vᵀ Cxx V for the rows' scatter Cxx.
+        # Solve the method for rows projected on V. Their moments follow from the rows' moments.
         m = self._moments
         V = basis_state.basis
         scatter = basis_state.scatter
@@ -266,6 +274,7 @@ class RowReplay:
         self._threads = n_threads
         # Number of rows that the first pass has read. Each later pass must read as many.
         self._rows = 0
+        # Factor of each label's rows in the scatter, or None if all rows have the factor 1.
         self._factors = self._estimator.label_weight_factors(moments)
         # Number of rows that the state has learned. With decay, it tells the age of a row.
         self._clock = int(state.clock)
@@ -286,6 +295,8 @@ class RowReplay:
         relearn_rows: True for the first pass, in which a new accumulator learns the rows again.
         progress: function that is called with the number of rows read so far, or None.
         """
+        # `fresh` has no rows yet. It has the names of the features, which `parse` needs. Only in
+        # the first pass does its accumulator learn the rows.
         fresh = FittedState(self._estimator.accumulator(), self._names)
         rows = 0
 
@@ -345,7 +356,9 @@ class RowReplay:
                 "every call."
             )
 
-        # Remove the influence of the means of labels with too few rows to be classes.
+        # Remove the influence of the means of labels with too few rows to be classes. The scatter
+        # of all rows has the additional term M Mᵀ, where M (features, labels) are these scaled
+        # means. Features that do not vary have the scale 0.
         means = np.where(self.scale[:, None] > 0, self._moments.scaled_waiting_means, 0.0)
         if self._factors is not None:
             means_times_factors = means * [self._factors.get(label, 0.0) for label in self._moments.waiting]
@@ -369,11 +382,13 @@ class RowReplay:
         if decay != 1.0:
             if weights is None:
                 weights = np.ones(block.rows)
+            # `_clock` rows were learned in total, so `age` is the number of rows after the block.
             age = max(0, self._clock - n_rows_including_block)
             weights = decayed_weights(weights, decay, age)
         if self._factors is None:
             return weights
 
+        # `_factors` has the factor of each label's rows, by label.
         y = block.y or targets_without_labels(block.rows)
         # The code −1 of a row without a label selects the last factor, which has the key None.
         by_label = np.array([self._factors.get(label, 0.0) for label in (*y.labels, None)])
@@ -404,6 +419,8 @@ class MappedSource:
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """Yield (position, Block) of mapped rows, with targets and weights."""
+        # Start with the statistics of a table's columns, or the landmarks (sampled rows of
+        # Nystroem's map), that the state had before its first row. Other maps have neither.
         table = None
         if self._table is not None:
             table = clear_counts_keep_columns(self._table)
@@ -470,6 +487,7 @@ def name_differing_sum(learned_state: MomentState, relearned_state: MomentState)
         deviations = np.sqrt(a.diagonal / a.weight)
     else:
         deviations = np.zeros(len(a.mean))
+    # A mean itself has a rounding error, of less than 1e-12 of its size.
     tolerance = RELATIVE_TOLERANCE * deviations + 1e-12 * np.abs(a.mean)
     if np.any(np.abs(a.mean - b.mean) > tolerance):
         return "means"
@@ -481,6 +499,8 @@ def name_differing_sum(learned_state: MomentState, relearned_state: MomentState)
     if np.any(np.abs(a.label_weights - b.label_weights[order]) > RELATIVE_TOLERANCE * a.label_weights):
         return "class weights"
 
+    # `size` is an upper bound of the cross-scatter's norm. `shift` is √N times the norm of the
+    # mean, because rows far from 0 have larger rounding errors.
     size = np.sqrt(np.trace(a.target_scatter)) * np.sqrt(a.diagonal.sum())
     shift = float(np.linalg.norm(a.rounding.shift))
     noise = RELATIVE_TOLERANCE * size + 1e-12 * shift * np.sqrt(a.weight)
@@ -625,14 +645,12 @@ def refine_steps(
     tol: tolerance of the relative residual, and of the angle between two projections in radians.
     max_passes: maximum number of passes. Passes of the earlier refine in `resume` count, too.
     resume: state of an earlier refine to continue from, or None to start from `guess`.
-    feature_names: names of the features, if the rows have named columns.
     progress: function that receives the number of the pass and the number of rows read so far.
-    guess: earlier projection to start from, or None.
-    n_threads: number of threads that compute products.
     compute_pass_sums: function that computes the sums of a pass, instead of reading `source`.
     """
     check_number_in_range("tol", tol, low=0.0)
     check_positive_int("max_passes", max_passes)
+    # The estimator `solver` has no feature map. Columns that do not vary have the scale 0.
     refinable = check_refinable(estimator, state)
     solver, mapped_state, mapped_source, names = strip_feature_map(refinable, state, as_source(source), feature_names)
     moments = refinable.moments(state)
@@ -647,10 +665,12 @@ def refine_steps(
         began = time.monotonic()
         pass_progress = partial(progress, number) if progress else None
         directions = now.solve.directions
+        # Multiply the scatter by the directions. In the first pass, also learn the rows again.
         sums = summed(directions, number == first, pass_progress)
         # Update the solver, and compare the new projection with the projection of the last pass.
         solve = method.advance(now.solve, replayed.checked_product(sums, directions))
         loadings, eigenvalues, residual = method.current_solution(solve)
+        # `along` is the rows' scatter along each component, which scales the components.
         measured = moments._replace(along=method.along)
         projection = solver.make_projection(measured, (loadings, eigenvalues), "refined")
         turned = _angle_to_last_pass(now, projection)

@@ -114,6 +114,7 @@ class PredictsHeldOut(Refinable):
                 f"{self.cross_validates}='cv' needs rows in folds, and these were learned without. Call fit with the rows "
                 f"again, or give {self.cross_validates} as a number."
             )
+        # Solve a copy of the estimator that has the chosen value instead of "cv".
         choice = self.cross_validate(parts)
         return mapping.replace_inner_fields(self.with_chosen_parameter(choice).solve(state), choice=choice)
 
@@ -247,6 +248,7 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
         its diagonal.
     """
     # Pad the predictor to the features and targets of both models.
+    # `a` and `b` are the columns of the training and held-out targets, among k columns together.
     d = max(len(training_moments.mean), len(validation_moments.mean))
     a, b, k = _number_target_columns(training_moments, validation_moments)
     coefficients = np.zeros((d, k))
@@ -269,13 +271,15 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
     target_mean[b] -= validation_moments.target_mean
 
     # `mean` and `target_mean` are now this model's means minus the means of the held-out rows.
+    # For each target, the sum of squared errors is Cyy + wᵀ Cxx w − 2 wᵀ Cxy + n·bias². These are
+    # the sums of the n held-out rows, and w (features,) are the target's coefficients.
     bias = coefficients.T @ mean - target_mean
     squares = (coefficients * (scatter @ coefficients)).sum(axis=0)
     explained = squares - 2.0 * (coefficients * cross).sum(axis=0)
     sse = np.maximum(cyy + explained, 0.0) + validation_moments.weight * bias**2
 
-    # Find the targets that vary.
-    # Other targets have the R² NaN, because their scatter is 0 or a rounding error.
+    # Find the targets that vary. Other targets have the R² NaN, because their scatter is 0 or a
+    # rounding error. A rounding error is at most about 1e-14 of the sum of the squared means.
     size = np.zeros(k)
     size[b] = validation_moments.weight * validation_moments.target_mean**2
     varies = cyy > 1e-14 * size
@@ -291,6 +295,7 @@ def _number_target_columns(training_moments: Moments, validation_moments: Moment
 
     Labels that both models have learned share a column.
     """
+    # Numeric targets are matched by position, and labels by their place among all labels.
     if not (training_moments.labelled or validation_moments.labelled):
         k = training_moments.cross.shape[1]
         return list(range(k)), list(range(validation_moments.cross.shape[1])), k
@@ -330,6 +335,7 @@ def _check_features_and_encoding(this_model: ClosedForm, other_model: ClosedForm
     if names is not None and theirs is not None and names != theirs:
         raise InvalidParameter(f"other has the features {theirs}; it must have {names}, in this order.")
 
+    # Sparse rows may have different numbers of features, because later rows may have new features.
     a, b = (cast(MomentState, mapping.merged_mapped_state(state)) for state in states)
     if a.n_features != b.n_features and b.rows and (a.dense or b.dense):
         raise InvalidParameter(f"other has {b.n_features} features; it must have {a.n_features}, as this model.")
@@ -399,6 +405,7 @@ def cross_validation_errors(
     errors = []
     weights = []
     for fold, other in zip(states_by_fold, leave_one_fold_out(states_by_fold), strict=True):
+        # Multiply the columns of the held-out rows by the factors (`scale`) of the training rows.
         train = estimator.moments(other)
         validation = scale_moments(compute_moments(fold), train.scale)
         errors.append(_held_out_errors(train, validation, F, fit_predictors(train)))
@@ -434,6 +441,7 @@ def _held_out_errors(
     loss_factors: (k, r), matrix F with one row for each of the k target columns of the states.
     predictors: the m predictors.
     """
+    # V (features, r) is the basis of all predictors, and g (m, r) has a row of factors for each.
     basis, g = predictors
     F_train = loss_factors[train_moments.present]
     F = loss_factors[validation_moments.present]
@@ -450,7 +458,9 @@ def _held_out_errors(
     explained = 2.0 * g @ (B * C).sum(axis=1) - squares
     total = (F * (validation_moments.target_scatter @ F)).sum()
 
-    # Add the error that comes from the different means of training rows and held-out rows.
+    # Add the error that comes from the different means of training rows and held-out rows. The
+    # bias of the targets times F is Fᵀ(ȳ_T − ȳ) − (Wᵀ F)ᵀ(x̄_T − x̄), where T are the held-out
+    # rows.
     step = basis.T @ ((validation_moments.mean - train_moments.mean) * train_moments.scale)
     target_step = F.T @ validation_moments.target_mean - F_train.T @ train_moments.target_mean
     bias = target_step - (g * step) @ B

@@ -97,6 +97,7 @@ class FittedState:
         self.accumulator = accumulator
         self.names = feature_names
         self.fixed_parameters = fixed_parameters or {}
+        # Function that reads the current values of these parameters from an estimator.
         self._read_fixed_parameters = attrgetter(*self.fixed_parameters) if fixed_parameters else None
         values = tuple(self.fixed_parameters.values())
         # Store a single value itself and not a tuple of one value, as attrgetter returns it.
@@ -133,10 +134,13 @@ class FittedState:
             of the new and the last projection are compared with this function.
         version: `version` when the projection's state was frozen.
         """
+        # `shown` is the last projection that was returned to the user.
         if projection is not self.shown and projection.solution != "recurrence":
             projection = self.shown = orient_components(projection, self.shown, multiply_by_scatter)
+        # Compute the projected mean (`offset`) once, and not for each row that is transformed.
         if isinstance(projection, Linear):
             projection = projection.with_offset()
+        # `version` differs if rows were learned while the projection was solved.
         if version == self.version:
             self.projection = projection
         return projection
@@ -172,6 +176,7 @@ class FittedState:
 
         These are the parameters of the accumulator, which has learned rows with the old values.
         """
+        # Compare all parameters at once. The loop below only finds the name for the message.
         if self._read_fixed_parameters is None or self._read_fixed_parameters(estimator) == self._fixed_values:
             return
 
@@ -298,8 +303,8 @@ class StreamLearner(NamedParameters, BaseEstimator):
         `other` has the same class and parameters, and is unchanged. Columns are matched by
         position.
         """
-        # Release the lock of `other` before taking the lock of `self`.
-        # Otherwise two threads that merge a into b and b into a would wait for each other for ever.
+        # Release the lock of `other` before taking the lock of `self`. Otherwise two threads that
+        # merge a into b and b into a would wait for each other for ever.
         with other.lock:
             theirs = other.fitted()
             theirs.check_learning_parameters_unchanged(other)
@@ -314,6 +319,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
             if mine.accumulator.rows and their_state.rows:
                 names = joint_names(mine.names, their_names)
             state = cast(AdditiveState, mine.accumulator.freeze()).merge(their_state)
+            # The next projection gets the signs and order of the last one that the user has seen.
             self.fitted_ = new_fitted_state(self, state, names)
             self.fitted_.shown = mine.shown
         return self
@@ -402,6 +408,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
                 fitted = new_fitted_state(self)
                 for block in batches(rows):
                     self._parse_and_learn(fitted, block, raise_if_empty=True)
+            # `y` may be the name of the column that has the targets.
             self.fitted_ = fitted
             self.target_column_ = rows.y if isinstance(rows.y, str) else None
         return self
@@ -416,6 +423,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
             else:
                 fitted.check_parameters(self)
 
+            # `y` may be the name of the column that has the targets. If not, the last name stays.
             rows = as_block(X, y, weights)
             target_column = rows.y if isinstance(rows.y, str) else self.target_column_
             # Learn a Dask collection separately, and merge the two states.
@@ -430,7 +438,8 @@ class StreamLearner(NamedParameters, BaseEstimator):
                 self.target_column_ = target_column
                 return self
 
-            # Learn a stream in a copy, so that an error in a later batch leaves the state unchanged.
+            # Learn a stream in a copy, so that an error in a later batch leaves the state
+            # unchanged.
             if isinstance(rows.X, TableStream):
                 fitted = fitted.copy(self)
             for block in batches(rows):
@@ -446,6 +455,8 @@ class StreamLearner(NamedParameters, BaseEstimator):
         because the blocks of a collection are learned separately.
         """
         if not self.can_merge_parts():
+            # States merge if they have the same feature map. But Nystroem's map draws its
+            # landmarks from the rows, so each block would have another map.
             if self.merges:
                 raise errors.CannotMerge(
                     "every block would draw landmarks of its own; give them: nystroem(landmarks=rows), or call partial_fit "

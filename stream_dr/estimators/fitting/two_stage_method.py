@@ -91,13 +91,16 @@ class FirstStageSolver:
         initial_columns: (features, p), columns of an earlier solution, in whose span the solver
             starts. p may be 0.
         """
+        # `xh` (features, k) are the right-hand sides. They are set to 0 if they are only rounding
+        # error. Features that do not vary (False in `_varying`) have no part in the solution.
         xh, target_matrix_norm = self._estimator.right_hand_side(self._moments, self._state)
         is_real = self._moments.significant_cross_sum_combinations(xh, target_matrix_norm).shape[1] > 0
         right = np.where(self._varying[:, None] & is_real, xh, 0.0)
         guess = np.where(self._varying[:, None], initial_columns, 0.0)
 
-        # The relative rounding error of centred sums is about eps times this distance. It is the
-        # largest absolute mean of a feature, in standard deviations of all features together.
+        # The relative rounding error of centred sums is about eps times `distance`, here with a
+        # safety factor of 8. The distance is the largest absolute mean of a feature, in standard
+        # deviations of all features together. `shift` is √N times the absolute mean, for N rows.
         size = float(np.sqrt(self._moments.diagonal.sum()))
         distance = 0.0
         if size:
@@ -216,6 +219,9 @@ class TwoStage(PredictsHeldOut):
         if significant_combinations.shape[1] == 0:
             return np.zeros((len(xh), 0)), np.zeros(0)
 
+        # The matrix share·Cxx + ridge·I is inverted, where Cxx is the scatter. It is the identity
+        # times `ridge` if share is 0. If not, it is share·(Cxx + gamma·I), which divides
+        # loadings by √share and eigenvalues by share.
         share, ridge = self.ridge_terms(moments)
         if share == 0.0:
             return two_stage(np.full(len(xh), ridge), significant_combinations, 0.0, zero_rounding(len(xh)))
@@ -266,6 +272,8 @@ class TwoStage(PredictsHeldOut):
         full, folds = aligned_folds(states_by_fold, "gamma")
         whole = self.moments(full)
 
+        # With eigenvectors V and eigenvalues λ of the scatter, the predictor of a ridge ρ is
+        # V diag(1 / (λ + ρ)) Vᵀ Cxy. Ridges are relative to the mean scatter of a feature.
         def fit_ridges(train: Moments) -> Predictors:
             values, vectors = _varying_scatter_eigenpairs(train)
             return Predictors(vectors, 1.0 / (values + RELATIVE_RIDGES[:, None] * _mean_varying_scatter(train)))
@@ -327,6 +335,7 @@ class TwoStage(PredictsHeldOut):
         """
         if moments.scatter is not None:
             return np.asarray(np.einsum("ij,ij->j", loadings, moments.scatter @ loadings))
+        # `flat` is the scatter along each component if features are taken as uncorrelated.
         flat: np.ndarray = np.einsum("i,ij,ij->j", moments.diagonal, loadings, loadings)
         if solution_kind != "refined":
             return flat
@@ -346,6 +355,7 @@ class TwoStage(PredictsHeldOut):
         Costs O(d³) for d features. Raises NeedsRefine if only the diagonal of the scatter is
         stored.
         """
+        # The call checks that the estimator is fitted, and chooses gamma if gamma is "cv".
         self.projection()
         moments = self.moments(self.state_)
         if moments.scatter is None:
