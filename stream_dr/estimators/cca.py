@@ -122,13 +122,15 @@ class CCA(TargetRegression, TwoStage):
         m = self.moments(self.state_)
         root = self._target_whitening_root(m)
 
-        # Compute the cross-scatter of the whitened targets and the components.
-        # The matrix `root` whitens targets (makes them uncorrelated, with equal variance).
+        # Compute the cross-scatter of the whitened targets and the components. The matrix `root`
+        # (targets, r) whitens targets (makes them uncorrelated, with equal variance).
+        # Columns of the moments are multiplied by `scale`, so the loadings are divided by it.
         turned = root.T @ (m.cross.T @ (projection.loadings / m.scale[:, None]))
         lengths = np.linalg.norm(turned, axis=0)
         rotations: np.ndarray = root @ (turned / np.where(lengths > 0, lengths, 1.0))
 
-        # Apply the scaling, and sort the rows by label as in `classes_`.
+        # Apply the scaling, and sort the rows by label as in `classes_`. `weight` is the number of
+        # learned rows, by which a sum of squares of 1 becomes a variance of 1.
         if self.scaling == "unit":
             rotations = rotations * np.sqrt(m.weight)
         if m.labelled:
@@ -147,6 +149,7 @@ class CCA(TargetRegression, TwoStage):
         diagonal = np.diagonal(moments.target_scatter)
         # Find the targets that vary, because a scatter of only rounding error is useless.
         # If all rows have a label, the label's scatter is only rounding error, so drop the label.
+        # The error is some EPS times the sum of squares before centring. 8 is a safety factor.
         if moments.labelled:
             varying_columns = diagonal > 8 * EPS * moments.weight * moments.target_mean**2
         else:
@@ -156,6 +159,7 @@ class CCA(TargetRegression, TwoStage):
         scale = 1.0 / np.sqrt(diagonal[varying_columns])
         scatter = moments.target_scatter[np.ix_(varying_columns, varying_columns)]
         values, vectors = nonzero_semidefinite_eigenpairs(scatter * scale[:, None] * scale)
+        # Drop directions of nearly no variance. The division would amplify their rounding errors.
         keep = values > 1e-10 * values.max(initial=0.0)
         root = np.zeros((len(diagonal), int(keep.sum())))
         root[varying_columns] = scale[:, None] * vectors[:, keep] / np.sqrt(values[keep])

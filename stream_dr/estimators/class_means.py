@@ -73,6 +73,8 @@ class ClassMeans(LinearClassifier):
         loadings: (features, q), loadings of q components.
         eigenvalues: (q,), eigenvalues of the components.
         """
+        # `offsets` (features, classes) are the class means minus the mean of all rows, and
+        # `centres` (classes, q) are the offsets along the components.
         offsets = moments.offsets
         centres = moments.project_offsets(loadings / moments.scale[:, None])
 
@@ -85,6 +87,7 @@ class ClassMeans(LinearClassifier):
         if within > smallest:
             variance = within / (moments.weight * len(offsets))
 
+        # All components have the same variance, and all classes the same prior probability.
         variances = np.full(len(eigenvalues), variance)
         priors = np.full(len(moments.labels), 1.0 / max(len(moments.labels), 1))
         return gaussian_class_readout(moments, centres, variances, priors)

@@ -96,9 +96,12 @@ class GraphWMV(NeighbourhoodMethod):
         """Return the projection in which weighted pairs of sampled rows differ most."""
         if not len(state.numbers):
             return projection_without_components(np.zeros(state.n_features))
+        # The graph has an edge between each sampled row and its neighbours. Its Laplacian (sampled
+        # rows, sampled rows) is the diagonal matrix of the degrees minus the weights of the edges.
         graph = self.sample_graph(state)
         laplacian = sp.diags_array(graph.degrees, format="csr") - graph.weights
         # Class indicators (sampled rows, classes): 1 for the class of each labelled row.
+        # `codes` has the class of each row, −1 for a row without a label.
         known = np.flatnonzero(state.codes >= 0)
         shape = (len(state.codes), int(state.codes.max(initial=-1)) + 1)
         places = (known, state.codes[known])
@@ -111,9 +114,10 @@ class GraphWMV(NeighbourhoodMethod):
             """
             out = self.graph * (laplacian @ columns)
             if labels.shape[1]:
-                # Add the product of `columns` and the Laplacian of the weights from labels.
-                # The Laplacian itself is not formed.
-                # n has the number of rows of each class.
+                # Add the product of `columns` and the Laplacian of the weights from labels. The
+                # Laplacian itself is not formed. n has the number of rows of each class. C
+                # (classes, classes) has the weights of pairs of rows: alpha for equal classes, and
+                # beta for different classes.
                 n = np.asarray(labels.sum(axis=0)).ravel()
                 C = self.beta + (self.alpha - self.beta) * np.eye(len(n))
                 degrees = labels @ (C @ n)

@@ -79,7 +79,7 @@ def hsic(
     if feature_map is None and (kernel == "rbf" or x_kernel != "linear"):
         return _exact_hsic(X, y, sample_weight, kernel, sigma, x_kernel, x_sigma)
     state = SPCA(kernel=kernel, sigma=sigma, feature_map=feature_map).fit(X, y, sample_weight).state_
-    moments = compute_moments(state)
+    moments = compute_moments(state)  # SPCA learns the sums that the criterion needs.
     return hsic_from_moments(moments, moments.clear_noisy_features(moments.cross, moments.uncentred_target_norm))
 
 
@@ -108,6 +108,7 @@ def _exact_hsic(
         row_sigma = x_sigma
     row_weights = weights_or_ones(block.weights, block.rows)
     # Make k columns of targets: numbers as they are, or 0 and 1 for each of k labels.
+    # Here the batch has all labels, so label j gets column j.
     if block.y.values is None:
         k = len(block.y.labels)
     else:
@@ -152,7 +153,8 @@ def _hsic_in_blocks(
         of_targets[part] = L @ weights
         joint += float(weights[part] @ ((K * L) @ weights))
 
-    # Compute two terms from the row sums. With them, the result is that of centred kernels.
+    # Compute two terms from the row sums. With them, the result is that of centred kernels:
+    # tr(K H L H) is tr(K L) − 2/n · 1ᵀ K L 1 + (1ᵀ K 1)(1ᵀ L 1)/n², here for weighted rows.
     crossed = float(weights @ (of_rows * of_targets)) / total
     product = float(weights @ of_rows) * float(weights @ of_targets) / total**2
     return max(0.0, joint - 2.0 * crossed + product) / (total - 1.0) ** 2

@@ -134,6 +134,8 @@ class HSL(TwoStage, _LaplacianParameter):
         The norm decides which part of XH is only rounding error.
         """
         k = len(moments.label_weights)
+        # `cross` (features, labels) has the sum of the centred rows with each label.
+        # Each column of H has at most length 1, so √k bounds the norm of H.
         # Return without label sets for the Laplacian "zhou".
         # If each row has one label, the other Laplacians are equal to "zhou".
         if self.laplacian == "zhou" or moments.kind == "class" or k == 0:
@@ -144,6 +146,7 @@ class HSL(TwoStage, _LaplacianParameter):
         n_e = np.zeros(len(moments.present))
         n_e[moments.present] = moments.label_weights
         assert isinstance(state.label_sets, LabelSets)
+        # `present` marks labels that have rows. `columns` is (label sets, labels that have rows).
         columns = label_set_factors(state.label_sets.sets, n_e, self.laplacian)[:, moments.present]
         return RightHandSide(state.weighted_set_sums(columns) * moments.scale[:, None], k**0.5)
 

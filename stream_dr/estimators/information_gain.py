@@ -246,6 +246,7 @@ class InformationGain(MappedMethod[MomentState], AdditiveEstimator):
         input_features: names of all features. None means the names of the learned table's columns.
             Ignored if there is a feature map.
         """
+        # A feature map has names of its own columns, or none.
         names = input_features
         if input_features is None:
             names = self.fitted().names
@@ -268,6 +269,9 @@ def information_gain(state: MomentState) -> np.ndarray:
     if state.weight <= 0 or not len(state.labels) or not isinstance(sums, SparsePart):
         return gains
 
+    # `present` (features,) is the weight of the rows in which each feature is not 0, and `cross`
+    # (features, labels) the weight of these rows with each label. Take some features at a time,
+    # because the arrays for all features would take much memory.
     present = sums.features[:, WEIGHT]
     step = max(1, _CHUNK // len(state.labels))
     for start in range(0, state.n_features, step):
@@ -290,6 +294,8 @@ def _class_information_gain(
     class_weights: (classes,), weight of the rows of each class.
     total_weight: weight of all rows.
     """
+    # The sum over rows with the feature and rows without it gives the mutual information. Weights
+    # of rows without the feature are differences, in which a rounding error may be below 0.
     absent = np.maximum(class_weights - joint_weights, 0.0)
     missing = np.maximum(total_weight - present_weights, 0.0)
     present_terms = _mutual_information_parts(joint_weights, present_weights, class_weights, total_weight)
@@ -311,6 +317,7 @@ def _multilabel_information_gain(
     label_weights: (labels,), weight of the rows with each label.
     total_weight: weight of all rows.
     """
+    # For each label, treat "with the label" and "without the label" as two classes.
     gains = np.zeros(len(present_weights))
     for j, weight in enumerate(label_weights):
         pair = np.column_stack([joint_weights[:, j], np.maximum(present_weights - joint_weights[:, j], 0.0)])

@@ -128,6 +128,8 @@ class IncrementalSKM(MappedMethod[SKMState]):
         feature map, the state and the projection are of mapped rows. Costs O(d p (p + c)) for
         d features, p components and c classes.
         """
+        # `counts` (classes,) are the numbers of rows, `vectors` (features, p) the state's vectors,
+        # and `mean` (features,) is the mean of all rows, computed from the class means.
         counts = state.basis.counts
         vectors = state.basis.vectors()
         mean = state.basis.means() @ (counts / max(counts.sum(), 1.0))
@@ -137,6 +139,7 @@ class IncrementalSKM(MappedMethod[SKMState]):
             positive = max(int(np.count_nonzero(counts)) - 1, 0)
         else:
             positive = vectors.shape[1]
+        # Drop vectors shorter than a hundredth of the longest.
         if self.keep == "positive":
             loadings, lengths = normalise_long_columns(vectors[:, :positive], min_relative_length=1e-2)
             return Linear(mean, loadings, lengths, "recurrence")

@@ -165,6 +165,7 @@ class KNearest(LabelScore, StreamLearner):
         return_distance : bool, default True
             If False, only the indices are returned.
         """
+        # scikit-learn's classifier finds the neighbours. None means the sampled rows themselves.
         rows = None
         if X is not None:
             rows = self._rows_to_classify(X)
@@ -230,12 +231,15 @@ class KNearest(LabelScore, StreamLearner):
             search = fitted.neighbour_search
             version = fitted.version
 
+        # Fit again if k changed. The class of a sampled row is an index in the sorted labels.
+        # `state.codes` has indices in `state.labels`, which are in the order of their first rows.
         labels = sorted(state.labels)
         k = min(self.n_neighbors, len(state.numbers))
         if search is None or search.n_neighbors != k:
             places = {label: place for place, label in enumerate(labels)}
             codes = np.array([places[label] for label in state.labels])[state.codes]
             search = KNeighborsClassifier(k).fit(state.kept, codes)
+            # Store the result, unless rows were learned meanwhile.
             with self.lock:
                 if fitted.version == version:
                     fitted.neighbour_search = search

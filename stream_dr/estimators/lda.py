@@ -176,13 +176,17 @@ class LDA(LinearClassifier, TwoStage):
         loadings: (features, q), directions without priors.
         eigenvalues: (q,), eigenvalues of these directions.
         """
-        # Scale the directions to within-class variance 1.
-        # A rotation of scaled directions does not change their within-class scatter.
+        # Scale the directions to within-class variance 1. Their variance is 1 by the inverted
+        # matrix share·Cxx + ridge·I (Cxx is the total scatter), of which share·eigenvalue is
+        # between classes. A rotation of scaled directions does not change their within-class
+        # scatter.
         share = self.ridge_terms(moments)[0]
         unit = loadings / np.sqrt(np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE))
 
         # Rotate to the axes along which class means, weighted by the priors, differ most.
         priors = self._class_priors(moments)
+        # `centres` (classes, q) are the class means minus the mean of all rows. `apart` refers
+        # them to the mean by the priors, and weights each class by the root of its prior.
         centres = moments.project_offsets(unit)
         apart = np.sqrt(moments.weight * priors)[:, None] * (centres - priors @ centres)
         turn, values = left_singular_pairs(apart.T)
@@ -212,6 +216,8 @@ class LDA(LinearClassifier, TwoStage):
             multiplied by `moments.scale`).
         eigenvalues: (q,), eigenvalues of the components.
         """
+        # `apart` (classes, q) are the class means minus their mean by the priors, along the
+        # components. `between` (q,) is the variance of the class means.
         priors = self._class_priors(moments)
         share = self.ridge_terms(moments)[0]
         centres = moments.project_offsets(loadings / moments.scale[:, None])
@@ -236,6 +242,8 @@ class LDA(LinearClassifier, TwoStage):
 
         loadings: (features, p), the components.
         """
+        # The within-class scatter is the total scatter minus the scatter between classes. If only
+        # the diagonal is stored, subtract on the diagonal, where no feature may get below 0.
         total = super().scatter_along_each_component(loadings, moments, solution_kind)
         if moments.scatter is None and solution_kind != "refined":
             diagonal = np.maximum(moments.diagonal - _between_scatter_diagonal(moments), 0.0)
@@ -264,6 +272,7 @@ class LDA(LinearClassifier, TwoStage):
         if self.priors is None:
             return moments.label_weights / moments.label_weights.sum() if len(moments.labels) else np.zeros(0)
 
+        # `moments.labels` are the classes, and `moments.waiting` the labels with too few rows.
         known = sorted(moments.labels + moments.waiting)
         if len(self.priors) != len(known):
             raise InvalidParameter(

@@ -34,11 +34,13 @@ def scatter_sum_directions(
     total_scatter_weight: factor of the scatter of all rows.
     only_positive: True to return only eigenvectors of positive eigenvalue.
     """
+    # `roots` are the square roots of the eigenvalues of the scatter between classes.
     vectors, roots = moments.between_eigenpairs()
     if moments.weight <= 0 or total_scatter_weight == 0.0:
         return vectors, between_weight * roots**2
 
     # Compute a root G of the scatter between classes, which is G Gᵀ.
+    # `floor` is the size up to which an eigenvalue of the scatter of all rows is rounding error.
     G = vectors * roots
     if moments.scatter is not None:
         floor = moments.rounding.eigenvalue_floor(moments.diagonal) / moments.weight

@@ -90,6 +90,7 @@ class NPE(ReservoirMethod):
 
         Each projected row is close to the same weighted mean of its neighbours as before.
         """
+        # With fewer than two rows there are no neighbours. The r sampled rows are `state.kept`.
         r = len(state.numbers)
         d = state.n_features
         if r < 2:
@@ -104,6 +105,10 @@ class NPE(ReservoirMethod):
             codes = state.codes
         else:
             codes = np.zeros(r, dtype=np.int32)
+        # Row i of W (r, r) has the weights with which row i is closest to a mean of its
+        # neighbours. A is (I − W)ᵀ(I − W). For the sampled rows X (r, features), the squared
+        # distances from these means along a direction w sum to wᵀ Xᵀ A X w. B is the identity, so
+        # this sum is divided by the scatter wᵀ Xᵀ X w of the centred rows.
         W = barycentric_weight_matrix(state.kept, self.n_neighbors, self.reg, codes)
         A = lle_alignment_matrix(W)
         B = sp.eye_array(r, format="csr")

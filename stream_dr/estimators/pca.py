@@ -108,6 +108,7 @@ class PCA(LinearGaussian, Refinable):
         if columns is None:
             return m
 
+        # `numbers`, `categories` and `gaps` are indices of mapped columns, by kind.
         # Scale columns of numbers to variance 1.
         # Divide the column of a category by the root of the category's share of rows.
         # Multiply by 0 the columns (`gaps`) that say in which rows a value is missing.
@@ -116,7 +117,8 @@ class PCA(LinearGaussian, Refinable):
         present = categories[m.mean[categories] > 0.0]
         factor = np.ones(len(m.mean))
         factor[varying_columns] = np.sqrt(m.weight / m.diagonal[varying_columns])
-        # The factor of a category is 0 if all of its rows were unlearned.
+        # The mean of a category's column is its share of rows. The factor of a category is 0 if
+        # all of its rows were unlearned.
         factor[categories] = 0.0
         factor[present] = 1.0 / np.sqrt(m.mean[present])
         factor[gaps] = 0.0
@@ -181,11 +183,13 @@ class PCA(LinearGaussian, Refinable):
         projection = self.linear_projection()
         m = self.moments(self.state_)
         variances = projection.eigenvalues / variance_divisor(m)
+        # Whitened loadings were divided by the component's standard deviation. Undo this.
         if self.whiten:
             loadings = projection.loadings * np.sqrt(variances)
         else:
             loadings = projection.loadings
         total = float(m.diagonal.sum()) / variance_divisor(m)
+        # Rows vary in at most as many directions as there are columns or rows.
         most = min(float(np.count_nonzero(m.scale)), m.weight)
         axes = divide_by_scale(loadings, m.scale)
         return GaussianLogLikelihood(projection.mean, axes, variances, total, m.scale, m.weight, most)

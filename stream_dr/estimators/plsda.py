@@ -128,8 +128,12 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         """
         full, folds = aligned_folds(states_by_fold, "n_components")
         whole = self.moments(full)
+        # `rotations` returns at most the given number of rotations (features, p), and their
+        # squared covariances with the targets. At least one number of components is compared.
         m = max(self.rotations(whole, MAX_COMPARED_COMPONENTS)[0].shape[1], 1)
 
+        # Predictor i uses the first i components, so the factors (m, p) are a lower triangle of
+        # ones, each divided by the component's variance.
         def fit_components(train: Moments) -> Predictors:
             rotations, values = self.rotations(train, m)
             variances = self.component_variances(train, rotations, values, rotations.T @ train.cross)

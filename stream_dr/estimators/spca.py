@@ -174,6 +174,9 @@ class SPCA(DependenceMethod):
         are dropped. If `null_space` is true, random directions of eigenvalue 0 may follow.
         """
         vectors, values = moments.significant_left_singular_pairs(moments.cross, moments.uncentred_target_norm)
+        # The "rbf" kernel is approximated by many columns of targets, so there may be many
+        # components. Return ten of them by default. For the other kernels, there are as many as
+        # targets or labels.
         if self.kernel == "rbf" and self.n_components is None:
             most = 10
         else:

@@ -105,6 +105,8 @@ class SRP(DependenceMethod):
         cross-scatter of rows and targets. If the targets are numbers, the components are the
         columns themselves. If the cross-scatter is only rounding error, there are no components.
         """
+        # `cross` (features, k) is the cross-scatter of rows and k target columns. Features whose
+        # entries are only rounding error are set to 0.
         cross = moments.clear_noisy_features(moments.cross, moments.uncentred_target_norm)
         if not cross.any():
             return cross[:, :0], np.zeros(0)
@@ -152,6 +154,7 @@ def centred_scaled_random_signs(labels: Sequence[Label], n_columns: int, seed: i
     draw = 0
     if len(labels) < 2:
         return np.zeros_like(signs)
+    # `draw` is the number of the draw, which gives other signs than the draws before.
     while (equal := (signs == signs[0]).all(axis=0)).any():
         draw += 1
         signs[:, equal] = scaled_random_signs(labels, n_columns, seed, draw)[:, equal]
@@ -170,6 +173,7 @@ def scaled_random_signs(labels: Sequence[Label], n_columns: int, seed: int, draw
     seed: seed of the random signs.
     draw_number: number of the draw. Each number gives other signs.
     """
+    # The first draw has the number 0, which is not part of the hashed text.
     redrawn = ""
     if draw_number:
         redrawn = f":{draw_number}"

@@ -139,7 +139,11 @@ class WMV(Refinable):
         moments: centred sums of the rows, with the weight of each class. If rows without a label
             were learned, they are the last class.
         """
-        # Fill the matrix C with the weights of pairs of rows that follow from alpha and beta.
+        # Fill the matrix C with the weights of pairs of rows that follow from alpha and beta. With
+        # pairs="equal", pairs of one class have the weight alpha, and other pairs the weight beta.
+        # With pairs="share", all pairs have the weight beta / N, where N is the weight of all
+        # rows. For pairs of one class, alpha / n is added, where n is the weight of the rows of
+        # the class.
         n = moments.label_weights
         several = self.beta if self.pairs == "equal" else self.beta / n.sum()
         C = np.full((len(n), len(n)), float(several))
@@ -180,9 +184,12 @@ class WMV(Refinable):
         if not len(m.label_weights):
             return np.zeros((len(m.mean), 0)), np.zeros(0)
 
+        # `factors` (classes,) is the sum of the weights of all pairs of one row, by the row's
+        # class. The scatter of a class is multiplied by the factor of its rows.
         factors = self.class_pair_weights(m) @ m.label_weights
         if m.scatter is None:
             return self._directions_from_diagonal(m, factors)
+        # If the state has no scatter of each class, all classes have the same factor.
         if not isinstance(state.class_scatter, ClassScatter):
             return self.weighted_directions(moments._replace(scatter=factors[0] * m.scatter), state)
 
@@ -202,6 +209,7 @@ class WMV(Refinable):
         if self._has_equal_class_factors() and classes:
             by_label[:] = factors[0]
         by_label[m.present] = factors[:classes]
+        # The state stores sums divided by `state.scale`. The columns are multiplied by `m.scale`.
         for factor, scatter in zip(by_label - unlabelled, state.class_scatter.scatter, strict=True):
             total += factor * state.scale * scatter * m.scale[:, None] * m.scale
         return self.weighted_directions(moments._replace(scatter=total), state)
@@ -217,6 +225,9 @@ class WMV(Refinable):
             the sum of the weights of a row's pairs, if the row is of the class.
         """
         moments = self._with_unlabelled_class(moments)
+        # C (classes, classes) has the weights of pairs of rows, by their classes. The components
+        # are the eigenvectors of S − Cxy C Cxyᵀ. S is the weighted scatter, and a column of Cxy
+        # (features, classes) is the sum of the centred rows of a class.
         C = self.class_pair_weights(moments)
         scatter = moments.scatter
         largest = float(np.abs(C).max(initial=0.0))
@@ -265,7 +276,8 @@ class WMV(Refinable):
                 "scatter='exact' (dense rows), or choose a smaller alpha."
             )
 
-        # Solve for the between-class part plus the negative within-class part.
+        # Solve for the between-class part G Gᵀ plus the negative within-class part share · within.
+        # With the total scatter T = G Gᵀ − share · within, the sum is 2 G Gᵀ − T.
         G = vectors * np.sqrt(np.maximum(roots, 0.0))
         diagonal = np.einsum("ij,ij->i", G, G) - share * within
         loadings, values = positive_scatter_sum_eigenpairs(G, 2.0, diagonal, -1.0)
