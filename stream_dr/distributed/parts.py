@@ -258,7 +258,8 @@ def learn_task(
                 accumulator.add(estimator.block_to_learn(block))
         except StreamDRError as e:
             # Return an error of the same class, whose message also names the batch.
-            return PartialResult((), (), type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details))
+            refusal = type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details)
+            return PartialResult(states=(), outlines=(), refusal=refusal)
         outlines.append(representative_row(block))
 
     # If a model's states cannot be merged, its state is no AdditiveState. No caller merges it.

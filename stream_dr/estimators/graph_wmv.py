@@ -112,6 +112,7 @@ class GraphWMV(NeighbourhoodMethod):
 
             The result is (sampled rows, m).
             """
+            # `self.graph` is the parameter μ, by which the weights of the edges are multiplied.
             out = self.graph * (laplacian @ columns)
             if labels.shape[1]:
                 # Add the product of `columns` and the Laplacian of the weights from labels. The

@@ -112,4 +112,5 @@ class NPE(ReservoirMethod):
         W = barycentric_weight_matrix(state.kept, self.n_neighbors, self.reg, codes)
         A = lle_alignment_matrix(W)
         B = sp.eye_array(r, format="csr")
-        return locality_projection(state.kept, A, B, self.n_components, self.gamma, self.scaling == "unit")
+        unit = self.scaling == "unit"
+        return locality_projection(state.kept, A, B, self.n_components, self.gamma, unit_variance=unit)

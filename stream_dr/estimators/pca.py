@@ -190,9 +190,9 @@ class PCA(LinearGaussian, Refinable):
             loadings = projection.loadings
         total = float(m.diagonal.sum()) / variance_divisor(m)
         # Rows vary in at most as many directions as there are columns or rows.
-        most = min(float(np.count_nonzero(m.scale)), m.weight)
+        max_directions = min(float(np.count_nonzero(m.scale)), m.weight)
         axes = divide_by_scale(loadings, m.scale)
-        return GaussianLogLikelihood(projection.mean, axes, variances, total, m.scale, m.weight, most)
+        return GaussianLogLikelihood(projection.mean, axes, variances, total, m.scale, m.weight, max_directions)
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the eigenvectors and eigenvalues of the rows' scatter.

@@ -180,6 +180,7 @@ class WMV(Refinable):
 
         moments: centred sums of the rows and targets, from which the components are computed.
         """
+        # With unlabelled="use", rows without a label are one more class, the last one.
         m = self._with_unlabelled_class(moments)
         if not len(m.label_weights):
             return np.zeros((len(m.mean), 0)), np.zeros(0)
@@ -230,6 +231,8 @@ class WMV(Refinable):
         # (features, classes) is the sum of the centred rows of a class.
         C = self.class_pair_weights(moments)
         scatter = moments.scatter
+        # `floor` is the size up to which an eigenvalue is rounding error. The errors of the
+        # scatter are multiplied by the sum of a row's pair weights, which is at most largest · N.
         largest = float(np.abs(C).max(initial=0.0))
         floor = largest * moments.weight * moments.rounding.eigenvalue_floor(moments.diagonal)
         values, vectors = nonzero_indefinite_eigenpairs(scatter - moments.cross @ C @ moments.cross.T, floor)
@@ -280,7 +283,9 @@ class WMV(Refinable):
         # With the total scatter T = G Gᵀ − share · within, the sum is 2 G Gᵀ − T.
         G = vectors * np.sqrt(np.maximum(roots, 0.0))
         diagonal = np.einsum("ij,ij->i", G, G) - share * within
-        loadings, values = positive_scatter_sum_eigenpairs(G, 2.0, diagonal, -1.0)
+        loadings, values = positive_scatter_sum_eigenpairs(
+            G, between_weight=2.0, total_scatter_diagonal=diagonal, total_scatter_weight=-1.0
+        )
         return loadings, values
 
 

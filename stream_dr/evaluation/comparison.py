@@ -283,7 +283,7 @@ def suggest(
     # Rank by the folds on which all methods were scored. The time limit may exclude later folds.
     lines = _rank_methods(methods, [measured[:n_scored] for measured in outcomes])
     measure = "accuracy" if sample.y.kind == "class" else "R2"
-    return Comparison(measure, sample.rows, read, n_scored, tuple(lines), tested)
+    return Comparison(measure, sample.rows, read=read, folds=n_scored, lines=tuple(lines), tested=tested)
 
 
 def _rank_methods(methods: list[_Method], outcomes: list[list[MethodResult]]) -> list[MethodResult]:
@@ -522,7 +522,8 @@ def _score_method(method: _Method, extra_params: JsonDict, train: Block, test: B
     size = sum(array.nbytes for array in pack(estimator.state_)[0].values())
     score = _accuracy_or_r2(_targets_for_sklearn(test), predicted)
     cannot = _missing_abilities_text(estimator, train.y.kind)
-    return MethodResult(name, key, params, score, estimator.rank_, seconds, size, cannot)
+    rank = estimator.rank_
+    return MethodResult(name, key, params, score, components=rank, seconds=seconds, bytes=size, cannot=cannot)
 
 
 def _score_constant_baseline(baseline: str, train: Block, test: Block) -> MethodResult:
@@ -543,7 +544,7 @@ def _score_constant_baseline(baseline: str, train: Block, test: Block) -> Method
     model.fit(np.zeros((train.rows, 1)), _targets_for_sklearn(train))
     predicted = model.predict(np.zeros((test.rows, 1)))
     score = _accuracy_or_r2(_targets_for_sklearn(test), predicted)
-    return MethodResult(baseline, "", {}, score, cannot="tell rows apart")
+    return MethodResult(baseline, key="", params={}, score=score, cannot="tell rows apart")
 
 
 def _score_linear_baseline(estimator_with_feature_map: Estimator, train: Block, test: Block) -> MethodResult:
@@ -575,7 +576,9 @@ def _score_linear_baseline(estimator_with_feature_map: Estimator, train: Block, 
     # All features count as components, and the values of the learned rows as the model's bytes.
     # For sparse rows, `X.data` has only the stored values.
     cannot = "reduce, merge, unlearn, learn row by row"
-    return MethodResult(_ALL_FEATURES, "", {}, score, X.shape[1], seconds, X.data.nbytes, cannot)
+    n_columns = X.shape[1]
+    size = X.data.nbytes
+    return MethodResult(_ALL_FEATURES, "", {}, score, components=n_columns, seconds=seconds, bytes=size, cannot=cannot)
 
 
 def _missing_abilities_text(estimator: Estimator, target_kind: str) -> str:
@@ -735,6 +738,7 @@ def _parse_block(block: Block, target_kind: str, earlier_kind: str | None) -> Bl
         X, names = read_rows_and_names(block, columns_found_by_name=False, as_table=False)
     except StreamDRError:
         X, names = read_rows_and_names(block, columns_found_by_name=True, as_table=True)
+    # Methods are not compared on rows with several labels, so this kind is not allowed.
     kinds = ("class", "continuous")
     y = None
     if block.y is not None:

@@ -608,7 +608,8 @@ class _Evaluation:
             for probe in self._settings.probes:
                 self._count_predictions((name, probe), truth, self._probes[name, probe].predict(Z))
         if self._settings.baseline and self._projections:
-            # The baseline predicts the previous row's labels for each row.
+            # The baseline predicts the previous row's labels for each row. `_last_codes` has the
+            # label codes of the last row of the batch before.
             previous = [self._last_codes, *truth[:-1]]
             self._last_codes = truth[-1]
             # The first row of the stream has no previous row. It gets the code 0, or no labels.
@@ -782,7 +783,7 @@ class _Evaluation:
     def _count_predictions(
         self, model_and_probe: tuple[str, str], codes_by_row: list[list[int]], predicted: np.ndarray
     ) -> None:
-        """Count a batch's predictions, and extend the learning curve.
+        """Count a batch's predictions, and call `on_point` with the accuracy.
 
         model_and_probe: pair (name of the model, name of the classifier).
         codes_by_row: list of label codes for each row.
@@ -790,7 +791,8 @@ class _Evaluation:
             labels, scores (rows, labels) for the labels that were known when the classifier was
             fitted.
         """
-        # `y` has the true labels in the shape that `predicted` has.
+        # `y` has the true labels in the shape that `predicted` has. The scores of all batches are
+        # stored by model and classifier.
         y = self._label_array(codes_by_row)
         if self._schema.target_kind == "class":
             correct = y == predicted
@@ -802,7 +804,8 @@ class _Evaluation:
             correct = (y == (scores > 0)).all(1)
             self._label_scores.setdefault(model_and_probe, LabelScores()).add(y, scores > 0, scores)
 
-        self._on_point(Point(self.rows, *model_and_probe, len(y), float(correct.mean())))
+        accuracy = float(correct.mean())
+        self._on_point(Point(self.rows, *model_and_probe, len(y), accuracy))
 
 
 class _FirstColumnsProjection(NamedTuple):

@@ -238,7 +238,8 @@ class ClosedForm(AdditiveEstimator):
         block: rows, with their groups or ids.
         n_rows: number of rows.
         """
-        # `block.hashes` has the hashes of groups, which were computed before. Groups precede ids.
+        # `block.hashes` has the hashes of groups, which were computed before.
+        # If there are groups, ids are not used.
         hashes = block.hashes
         uses_ids = self.fold_count and self.folds_by == "id"
         if hashes is None and uses_ids and block.ids is not None:

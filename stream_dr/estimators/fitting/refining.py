@@ -181,6 +181,7 @@ class SubspaceSolver:
         V = basis_state.basis
         scatter = basis_state.scatter
 
+        # Rounding errors depend on √N·|mean| (`shift`), where N is the weight of the rows.
         mean = V.T @ (m.mean * m.scale)
         rounding = m.rounding._replace(shift=np.abs(np.sqrt(m.weight) * mean))
         small = m._replace(

@@ -415,6 +415,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
 
     def _partial_fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
         with self.lock:
+            # Before the first row, there is no attribute `fitted_`.
             try:
                 fitted = self.fitted_
             except AttributeError:
@@ -431,6 +432,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
                 learned = self._learn_collections(rows)
                 # Columns without names go by their position, as those of an array.
                 learned.names = learned.names or fitted.names
+                # `parts` is an estimator that has learned only the collection.
                 parts = copy(self)
                 parts.fitted_ = learned
                 self.fitted_ = fitted
@@ -549,6 +551,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
             reads_tables = map_reads_tables(self.feature_map)
         X, names = read_rows_and_names(rows, by_name, reads_tables, fitted.names)
         block = Block(X, names=names, width_stated=rows.width_stated)
+        # Nothing is reordered if columns go by name, have the learned order, or are the first ones.
         if by_name or names == fitted.names or not fitted.accumulator.n_features:
             return block
         if fitted.names is None:
