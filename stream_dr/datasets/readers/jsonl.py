@@ -68,7 +68,7 @@ def read_jsonl(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_b
         roles = roles._replace(raw=True)
         kinds = dict(roles.kinds)
         types = {name: choose_feature_type(first.column(name), kinds.get(name)) for name in features or ()}
-        # Arrow reads days as timestamps at midnight. Convert them to days, unless a kind is declared.
+        # Arrow reads days as timestamps at midnight. Days without a declared kind are converted.
         day_columns = [name for name in types if name not in kinds and _has_only_midnights(first.column(name))]
     else:
         number_columns += tuple(features or ())
