@@ -445,6 +445,7 @@ def _numpy_to_json_types(value: object) -> object:
     An array (n,) of numbers is converted to plotly's binary format, a dict of type and data.
     """
     if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iuf":
+        # plotly's binary format has no 64-bit integers.
         array = value.astype(np.int32) if value.dtype.kind in "iu" else value
         encoded = base64.b64encode(array.tobytes())
         return {"dtype": array.dtype.str[1:], "bdata": encoded.decode()}
@@ -547,9 +548,9 @@ def _report_html_parts(directory: Directory, max_rows: int, on_progress: Callabl
 def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[str]:
     """Yield the HTML of the summary.
 
-    The summary is a sentence on the best models, one on each model that is no better than the most
-    frequent label, and a table of all models. The model with the best
-    score is in the first row of the table.
+    The summary has a sentence on the best models, a sentence on each model that is no better than
+    the most frequent label, and a table of all models. The model with the best score is in the
+    first row of the table.
 
     records: records of the directory, oldest first.
     """
@@ -603,6 +604,7 @@ def _summary_cells(described: JsonDict, scores: JsonDict) -> list[object]:
     scores: last scores of the model, empty if it was not tested.
     """
     cells = [described["name"], _accuracy_or_r2_text(scores)]
+    # Accuracies are shown in per cent, R² as numbers.
     form = ".1%" if "accuracy" in scores else ".3f"
     for baseline in ("baseline", "most_frequent"):
         text = "–"
@@ -656,6 +658,7 @@ def _stream_section(directory: Directory) -> Iterator[str]:
     labels = "none"
     if schema.labels:
         labels = f"{len(schema.labels)}: {_shortened_list(sorted(schema.labels), 50)}"
+    # `schema.weighted` is None before the first batch.
     weights = {None: "none yet", True: "yes", False: "no"}
 
     yield "<h2>The stream</h2>" + _html_key_value_table(

@@ -508,6 +508,7 @@ def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.
 
     projections = map(unmapped_projection, source)
     angles_by_version = []
+    # The first projection is version 1. `angles` is None if a projection is not linear.
     for version, (older, newer) in enumerate(pairwise(projections), 2):
         angles = principal_angles(older, newer)
         if angles is not None:
