@@ -478,6 +478,8 @@ class CsvFile:
             else:
                 text_file = io.TextIOWrapper(file, encoding=self.form.encoding, errors="replace", newline="")
                 lines = iter(partial(text_file.readline, LONGEST // 4), "")
+            # `size` is the number of characters of the current record, `line` the last line of the
+            # record before. `csv.reader` takes lines until a record is complete.
             size = 0
             line = 0
 
@@ -524,6 +526,7 @@ class CsvFile:
 
         type_by_column: Arrow types by name of the column.
         """
+        # `checked` has the types of the columns that are not texts, by index of the column.
         checked = {}
         for j, name in enumerate(self.names):
             kind = type_by_column.get(name, pa.string())
@@ -558,6 +561,7 @@ class CsvFile:
 
         are_good: function that returns True if no row of a list has an error.
         """
+        # Leave out the header, if there is one.
         records = itertools.islice(self._read_records(), int(self.form.header is not False), None)
         # Many rows are checked at once, which is fast.
         # The rows of a group are checked one by one only if the group has an error.
@@ -586,6 +590,7 @@ class CsvFile:
             return False
         if arrow_type != pa.float64():
             return True
+        # `sizes` has the absolute values. NaN and infinite numbers are not at most LARGEST.
         sizes = np.abs(values.to_numpy(zero_copy_only=False))
         return bool((sizes <= LARGEST).all())
 

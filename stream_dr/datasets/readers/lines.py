@@ -463,6 +463,7 @@ def open_text_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.
     """
     suffix = Path(str(path)).suffix.lower()
     if _is_utf8(encoding) and "!" not in str(path) and suffix not in (".xz", ".zip"):
+        # Opened and closed only to raise SourceMissing if there is no such file.
         open_decompressed(path).close()
         with pa.input_stream(str(path), compression=_COMPRESSION.get(suffix)) as stream:
             yield stream

@@ -176,8 +176,7 @@ def read_npz(
     with refuse_damaged, open_decompressed(path) as file, zipfile.ZipFile(file) as archive:
         arrays = [name.removesuffix(".npy") for name in archive.namelist()]
 
-    # scipy.sparse.save_npz writes these arrays. `needed` has the arrays that must exist.
-    is_sparse = {"format", "shape", "data"} <= set(arrays)
+    is_sparse = {"format", "shape", "data"} <= set(arrays)  # as scipy.sparse.save_npz writes them
     labels = labels or label
     if labels is None and "y" in arrays:
         labels = "y"
