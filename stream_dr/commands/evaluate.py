@@ -320,8 +320,8 @@ def _propose_learn(comparison: "Comparison", id_column: str | None, arguments: l
         top = comparison.lines[0]
         say(f"no method is proposed: {top.method} is {comparison.weakness(top)}.")
         return
-    # Replace the word "suggest" by "learn". `learn` has no option --time, because it holds out no
-    # rows.
+    # Replace the word "suggest" by "learn". `learn` has no option --time, which says here which
+    # rows are held out.
     start = arguments.index("suggest")
     learn = [*arguments[:start], "learn"]
     learn += [word for word in arguments[start + 1 :] if word != "--time"]
