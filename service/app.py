@@ -55,10 +55,12 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.shared = shared
+    # True after the engine has stopped.
     app.state.drained = False
     _add_routes(app)
     _add_middleware(app, shared)
 
+    # /openapi.json calls `app.openapi()`. From here on, it returns our document.
     document = functools.partial(schemas.openapi_document, app, settings.write_token is not None)
     app.openapi = document  # type: ignore[method-assign]  # as FastAPI's documentation has it
     return app
@@ -68,6 +70,7 @@ def _make_state(directory: stream_dr.Directory, settings: Settings) -> AppState:
     running = stream_dr.Running(directory, run_settings(settings))
     memory = BodyMemory(settings.max_queue_bytes)
 
+    # The figures are created when the dashboard first asks for them, and then kept.
     @functools.cache
     def figures() -> stream_dr.LiveFigures:
         status = functools.partial(stream.dashboard_status, directory, running)

@@ -106,7 +106,7 @@ def refuse_without_right(settings: Settings, headers: Headers, right: Right) -> 
     # Compare the request's token with every accepted token, in constant time.
     # The response time then reveals nothing about the accepted tokens.
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    presented = b""
+    presented = b""  # the request's token
     if scheme.lower() == "bearer":
         presented = token.strip().encode()
     read_token = None
@@ -141,6 +141,8 @@ def _refuse_foreign_page(headers: Headers, allowed_origins: tuple[str, ...]) -> 
     """
     # Any web page in a browser of this machine can send requests to a loopback address.
     # Without tokens, only the headers Host and Origin show which requests are the user's own.
+    # `origin` is scheme://host:port of the page that sends the request, and `host` is host:port.
+    # The hosts are equal for a page of the service itself. Other programs send no Origin header.
     origin = headers.get("origin")
     host = headers.get("host", "")
     if origin is not None and origin.partition("://")[2] != host and origin not in allowed_origins:
@@ -239,6 +241,7 @@ class BodyMemory:
         ServiceError `body_too_large`
             This body alone would exceed the limit.
         """
+        # Sending such a body again later cannot help, so this error is not `overloaded`.
         if already_counted_bytes + n_bytes > self._limit:
             limit = SizeLimit(self._limit, "max_queue_bytes", "Send fewer rows a batch.")
             raise _too_large_error(limit, f"{already_counted_bytes + n_bytes:,}")
@@ -266,6 +269,8 @@ class BodyLimitsMiddleware:
 
         Raises ServiceError if the body is above a limit.
         """
+        # The server also calls this method for its own start and stop (type "lifespan"). That call
+        # has no headers, so empty headers let it pass like a request without a body.
         headers = Headers()
         if scope["type"] == "http":
             headers = Headers(scope=scope)
@@ -279,6 +284,8 @@ class BodyLimitsMiddleware:
         limit = body_size_limit(media, scope["path"], self.settings)
         if not (declared.isascii() and declared.isdigit()):
             raise ServiceError("bad_request", "Content-Length is not a number.")
+        # `body` reserves the declared bytes in `self.memory` now, and more while the body is read.
+        # The route reads by `body.receive`, which checks size and time.
         body = _Body(self.memory, limit, int(declared), self.settings.body_timeout, receive)
         receive = body.receive
         if packing in CONTENT_ENCODINGS:
@@ -286,15 +293,18 @@ class BodyLimitsMiddleware:
         try:
             await self.app(scope, receive, send)
         finally:
+            # Give back all bytes that `body` has reserved.
             self.memory.bytes -= body.reserved_bytes
 
 
 class _Body:
     """Body of one request.
 
+    The body reserves memory and checks the limits while it is read.
+
     Attributes
     ----------
-    bytes : int
+    reserved_bytes : int
         Number of bytes that BodyMemory counts for this body. The first value is the length that
         the request declares. A compressed body counts with its packed and its unpacked bytes.
     """
@@ -312,8 +322,10 @@ class _Body:
         self._seconds = timeout_seconds
         self._deadline = asyncio.get_running_loop().time() + timeout_seconds
         self._receive = receive
+        # Numbers of bytes received and decompressed so far.
         self._received_bytes = 0
         self._plain_bytes = 0
+        # True if the last part of the body has been received.
         self._complete = False
 
     async def receive(self) -> Message:
@@ -321,6 +333,7 @@ class _Body:
 
         Raises ServiceError if the body is too large or arrives too late.
         """
+        # Messages after the body, such as "http.disconnect", may arrive at any time.
         if self._complete:
             return await self._receive()
 
@@ -370,6 +383,7 @@ async def _receive_decompressed(body: _Body, encoding: str) -> Message:
         message = await body.receive()
         packed.write(message.get("body", b""))
         more = message.get("more_body", False)
+    # The client has closed the connection, so the body is incomplete. The route sees the message.
     if message["type"] == "http.disconnect":
         return message
 
@@ -424,6 +438,8 @@ def negotiate_media_type(request: Request, offered_types: Sequence[str]) -> str:
     """
     header = request.headers.get("accept") or "*/*"
     ranges = map(_parse_accept_element, header.split(","))
+    # Try the media ranges from the highest quality on.
+    # `kind` of the offer "text/html" is "text". The ranges "text/*" and "*/*" include this offer.
     for media_range, quality in sorted(ranges, key=lambda element: -element[1]):
         for offer in offered_types:
             kind, _, _ = offer.partition("/")
@@ -476,6 +492,7 @@ def _accepted_content_type(scope: Scope, headers: Headers) -> tuple[str, str]:
     """
     media = media_type(headers.get("content-type", ""))
     packing = ", ".join(headers.getlist("content-encoding")).strip().lower() or "identity"
+    # PUT creates a model, from JSON or from the file of a saved estimator.
     accepted: tuple[str, ...] = (JSON,)
     if scope["method"] == "PUT":
         accepted += SAVED_MODEL_TYPES

@@ -88,6 +88,7 @@ def log_and_respond(scope: Scope, error: BaseException) -> Response:
         case ServiceError():
             problem = problem_response(error.code, error.detail, error.extra, error.headers)
         case errors.StreamDRError() if error.code in STATUS:
+            # With these statuses, the client should send the same request again, after a pause.
             headers = {}
             if STATUS[error.code] in (429, 503):
                 seconds = round(float(error.details.get("retry_after", 1)))
@@ -173,6 +174,10 @@ def _to_portable_json(value: Any) -> Any:
 
 
 def _response_to_http_error(scope: Scope, error: HTTPException) -> Response:
+    """Return the response to an error of Starlette or FastAPI.
+
+    The usual causes are an unknown path, or a method that the path does not have.
+    """
     code = "internal"
     if error.status_code < 500:
         code = _CODE_OF_STATUS.get(error.status_code, "bad_request")
@@ -183,7 +188,8 @@ def _response_to_http_error(scope: Scope, error: HTTPException) -> Response:
         detail = "This address does not take that method; /docs lists what it takes."
 
     headers = dict(error.headers or {})
-    # Starlette names the methods of the first route of the path only.
+    # Starlette names the methods of the first route of the path only, but a path may have several.
+    # So ask every route whether it matches the request with each method.
     if "Allow" in headers:
         allowed = []
         for method in ("GET", "HEAD", "POST", "PUT", "DELETE"):
@@ -205,6 +211,7 @@ def _response_to_invalid(error: RequestValidationError) -> Response:
     - `invalid_parameter`: a parameter of an estimator is wrong.
     - `invalid_request`: anything else is wrong.
     """
+    # Each field is {"where": path to the wrong value, "what": sentence, "kind": pydantic's type}.
     fields = []
     for e in error.errors():
         fields.append({"where": list(e["loc"]), "what": _describe_invalid_field(e), "kind": e["type"]})
@@ -212,15 +219,18 @@ def _response_to_invalid(error: RequestValidationError) -> Response:
     if "json_invalid" in kinds:
         return problem_response("malformed_input", f"The body is not JSON: {fields[0]['what']}.", {"errors": fields})
 
+    # The "tag" is the value of `estimator` in a model's spec.
     code = "invalid_request"
     if "union_tag_invalid" in kinds:
         code = "unknown_estimator"
     elif any("params" in e["where"] for e in fields):
         code = "invalid_parameter"
 
+    # The sentence names at most five wrong fields. `errors` in the response has all of them.
     details = []
     for e in fields[:5]:
         # A place begins with "body" or "query". In a model's spec, the estimator's key follows.
+        # The client has not written these parts, so they are left out.
         part, *place = e["where"]
         if place and part == "body" and place[0] in stream_dr.ESTIMATORS:
             del place[0]
@@ -255,6 +265,7 @@ def _describe_invalid_field(error: Mapping[str, Any]) -> str:
         why = errors.MISSING_PARAMETER_REASONS.get(str(name), "")
         return f"{key} has no such parameter{meant}; it has {', '.join(known)}.{why}"
 
+    # The wrong value would explain nothing here, so return pydantic's message alone.
     if kind in ("extra_forbidden", "missing", "json_invalid"):
         return str(error["msg"])
 

@@ -149,8 +149,12 @@ class Unlearn(BaseModel, extra="forbid", strict=True):
     @model_validator(mode="before")
     @classmethod
     def _require_one_key(cls, value: object) -> object:
-        """Raise ValueError unless exactly one key has a value."""
+        """Raise ValueError unless either `positions` or `ids` is given.
+
+        value: the JSON value of the body.
+        """
         # pydantic's own messages would name only one of the two keys.
+        # An empty list counts as not given.
         if isinstance(value, dict) and value.keys() <= cls.model_fields.keys():
             filled = list(filter(None, value.values()))
             if len(filled) == 1:
@@ -622,6 +626,7 @@ def openapi_document(app: FastAPI, needs_token: bool) -> JsonDict:
 
 def _complete_schemas(schemas: JsonDict) -> None:
     """Add missing schemas and all examples to the schemas of the OpenAPI document."""
+    # No route refers to these three schemas. `missing["$defs"]` has them, by name.
     kinds: Any = [(kind, "validation") for kind in (Problem, Rows, Overview)]
     _, missing = models_json_schema(kinds, ref_template=_REF_TEMPLATE)
     schemas |= missing["$defs"]
@@ -629,6 +634,7 @@ def _complete_schemas(schemas: JsonDict) -> None:
         schemas[name]["examples"] = [example]
 
     # Clients that openapi-python-client generates would reject alternatives beside a "const".
+    # An "enum" of one value means the same.
     for schema in schemas.values():
         for field in schema.get("properties", {}).values():
             for alternative in field.get("anyOf", ()):

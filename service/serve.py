@@ -116,6 +116,7 @@ def serve(
     """
     from threadpoolctl import threadpool_limits
 
+    # An override of None leaves the setting of the environment or the file in force.
     settings = settings or Settings(**{k: v for k, v in overrides.items() if v is not None})
     guards.refuse_unguarded_host(settings)
     workers = os.environ.get("WEB_CONCURRENCY", "1")
@@ -127,6 +128,8 @@ def serve(
     raise_file_limit(settings)
     configure_logging(settings)
 
+    # Bind the port before the directory is opened or created, because the port may be taken.
+    # `threadpool_limits(1)` lets matrix products use one thread each.
     listening = bind_socket(settings)
     try:
         with threadpool_limits(1), open_directory(settings) as directory:
@@ -207,7 +210,7 @@ class ServiceServer:
             access_log=settings.log_level == "debug",
             server_header=False,
             lifespan="on",
-            # uvicorn refuses a connection as soon as this many are open.
+            # uvicorn counts the new connection, too, and refuses it if the count reaches the limit.
             limit_concurrency=settings.max_connections + 1,
             timeout_graceful_shutdown=math.ceil(settings.stop_timeout),
             workers=1,
@@ -250,6 +253,7 @@ class ServiceServer:
                 self._loop.add_signal_handler(number, self._end_requests)
 
         # Call `on_ready` when models are compiled, unless the server stops.
+        # `warming` lists the models whose functions are still being compiled.
         while not serving.done() and (not self._server.started or self._shared.warming):
             await asyncio.sleep(0.01)
         if not serving.done() and not self._shared.stopping.is_set():
@@ -287,6 +291,7 @@ def _run_application(
     gc.collect()
     gc.freeze()
 
+    # A URL has an IPv6 address in brackets.
     host, port, *_ = listening.getsockname()
     if ":" in host:
         host = f"[{host}]"
@@ -330,6 +335,7 @@ def warn_of_ignored_settings(settings: Settings, directory: stream_dr.Directory)
     The settings `target_kind` and `n_features` are ignored if the existing stream has other
     values.
     """
+    # The log is empty, so the new stream will take the settings.
     if directory.position < 0:
         return
     schema = directory.schema

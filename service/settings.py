@@ -168,6 +168,8 @@ class Settings(BaseSettings):
         Raises FileNotFoundError if there is no settings file at the named path, and ValueError if
         the file is not TOML.
         """
+        # pydantic passes its sources by position or by name. The first two are the arguments of the
+        # constructor and the environment.
         arguments, environment = (*args, *sources.values())[:2]
         file = os.environ.get(f"{PREFIX}FILE")
         if not file:

@@ -169,6 +169,7 @@ class _EngineCollector(Collector):
         yield from self._collect_model_gauges()
 
     def _collect_model_gauges(self) -> Iterable[Metric]:
+        # A family is one metric, with a value for each model. A model without a value is left out.
         models = [self._model_values(model) for model in self.directory.models.values()]
         for name, meaning in MODEL_GAUGES.items():
             family = GaugeMetricFamily(f"stream_dr_model_{name}", meaning, labels=["model", "estimator"])
@@ -234,6 +235,8 @@ class MetricsMiddleware:
             if not status:
                 await response(scope, receive, send_recording_status)
 
+        # The path of a route is a template such as /models/{name}. So the number of metrics does
+        # not grow with the names. Requests that no route matches count as "other".
         route = getattr(scope.get("route"), "path", "other")
         self.metrics.requests.labels(scope["method"], route, str(status)).inc()
         self.metrics.request_seconds.labels(route).observe(time.perf_counter() - started)
@@ -321,6 +324,7 @@ class AppState:
 
         If `timeout_seconds` pass or the service stops first, cancel `awaitable` and return False.
         """
+        # Whichever of `work` and `stop` is still running at the end is cancelled.
         work = asyncio.ensure_future(awaitable)
         stop = asyncio.create_task(self.stopping.wait())
         try:

@@ -206,7 +206,7 @@ def make_put_router() -> APIRouter:
     for key, kind in stream_dr.ESTIMATORS.items():
         params = {name: default for name, _, default in stream_dr.parameter_types(kind) if default is not None}
         examples[key] = {"value": {"estimator": key, "params": params}}
-    # The type of the body is the union of the estimators' schemas.
+    # The type of the body is the union of the estimators' schemas: schema_1 | schema_2 | …
     spec: Any = functools.reduce(operator.or_, map(_put_body_schema, stream_dr.ESTIMATORS))
 
     @routes.put(
@@ -231,6 +231,8 @@ def make_put_router() -> APIRouter:
         and learns from the next batch on. If the same file is sent again, the status is 200. An
         empty stream takes the target kind, the labels and the column names of the file.
         """
+        # `put_saved` handles a body that is the file of a saved estimator. Here the body is JSON.
+        # `exclude_unset` leaves out the parameters that the client has not sent.
         params = body.params.model_dump(exclude_unset=True)
         policy = stream_dr.PublishPolicy(**body.publish.model_dump()) if body.publish else None
         refine = stream_dr.RefinePolicy(**body.refine.model_dump()) if body.refine else None
@@ -272,8 +274,7 @@ def refine(shared: Service, response: Response, name: Name, options: schemas.Ref
     """Solve a model exactly by passes over the log.
 
     The passes read the log up to the model's position. The exact solution stays published until
-    the next refine.
-    If the model is being refined already, the response has the running job.
+    the next refine. If the model is being refined already, the response has the running job.
     """
     options = options or schemas.Refine()
     job = shared.running.refine(name, options.tol, options.max_passes)

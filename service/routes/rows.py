@@ -46,9 +46,10 @@ async def partial_fit(
     """
     body_format = rows_format(request)
     body = b"".join([piece async for piece in request.stream()])
+    # `running.check` appends nothing, so the receipt has no position.
     if query.check:
         checked = await shared.parse_batch(shared.running.check, body, body_format, key)
-        return _receipt_response(checked, None)
+        return _receipt_response(checked, position=None)
 
     # The batch is on disk when `appended` is done.
     appended = await shared.parse_batch(shared.running.submit, body, body_format, key)
@@ -75,6 +76,8 @@ async def unlearn(
     without the rows.
     """
     loop = asyncio.get_running_loop()
+    # Finding the rows reads through the log, so it runs in a thread of the pool `slow`.
+    # The request is on disk when `appended` is done.
     appended = await loop.run_in_executor(shared.slow, shared.running.unlearn, rows.positions, rows.ids, key)
     receipt = await asyncio.wrap_future(appended)
     return await _respond_with_receipt(shared, receipt, query.wait is not None, response)
@@ -102,6 +105,8 @@ async def _respond_with_receipt(
     if not wait:
         return answer
 
+    # The result of `inclusion` is None when all models have published the batch, or else the
+    # reason why some model never will.
     inclusion = asyncio.wrap_future(shared.running.future_until_all_include(receipt.position))
     ended = await shared.finishes_in_time(inclusion, shared.settings.wait_timeout)
     if ended:
@@ -158,6 +163,7 @@ async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Q
     """
     model = _choose_model(shared, query.model)
     fields = _project_block(shared, model, _parse_query_row(query)).to_json()
+    # A row of a query has no id. Leave out empty fields.
     for name in ("id", "unseen"):
         if not fields.get(name):
             fields.pop(name, None)
@@ -235,6 +241,8 @@ def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str,
     content_type: media type of the response.
     n_request_bytes: number of bytes of all rows in the request.
     """
+    # Each byte of the request allows 32 bytes of response, in addition to a constant.
+    # A response without numbers has no limit.
     row_bytes = numbers_per_row * BYTES_PER_NUMBER[content_type]
     limit = n_rows
     if row_bytes:
@@ -260,6 +268,8 @@ def _numbers_per_row(model: stream_dr.Model, predicting: bool) -> int:
         return 0
     if not predicting:
         return published.projection.n_components
+    # The readout predicts targets from projected rows. `offset` has one number for each target.
+    # The readout is None if the estimator cannot predict.
     readout = published.readout
     if readout is None:
         return 0
@@ -278,6 +288,7 @@ def _parse_query_row(query: schemas.OneRowQuery) -> stream_dr.Block:
 
     Raises ServiceError `invalid_request`, NotFinite, InvalidRows or InvalidIndex.
     """
+    # Accept `x` alone, or `indices` and `values` together. Refuse every other combination.
     if query.x is not None and query.indices is None and query.values is None:
         return stream_dr.one_row(_split_numbers("x", query.x, float))
     if query.x is not None or query.indices is None or query.values is None:

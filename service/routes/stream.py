@@ -120,6 +120,7 @@ def _check_ready(shared: AppState) -> JsonDict:
     shared.directory.log.check_folder_not_replaced()
     health = shared.running.health()
     free = health["free_bytes"]
+    # The service is not ready on a full disk, even if the setting min_free_bytes is 0.
     needed = max(health["min_free_bytes"], 1)
     if free < needed:
         detail = f"{free:,} bytes are free on the disk, {needed:,} are needed (min_free_bytes). Make room on it."
@@ -149,6 +150,7 @@ async def _overview_events(app_state: AppState) -> AsyncIterator[str]:
         if not changed.is_set():
             loop.call_soon_threadsafe(changed.set)
 
+    # `listen` returns a function that removes `on_change` again.
     stop_listening = app_state.running.listen(on_change)
     app_state.metrics.listeners += 1
     previous = None
@@ -279,6 +281,7 @@ def _form_field_kind(type_hint: Any) -> JsonDict:
     """Return the kind of a parameter's form field, and the choices of a Literal."""
     if get_origin(type_hint) is Literal:
         return {"kind": "choice", "choices": list(get_args(type_hint))}
+    # `plain` has the alternatives of a union such as `int | None`, without None.
     kinds = (type_hint,)
     if get_origin(type_hint) in (Union, UnionType):
         kinds = get_args(type_hint)
@@ -329,6 +332,7 @@ def _label_counts(model: schemas.ModelState) -> JsonDict:
     `class_rows` and `classes_waiting` are empty if the model's method does not count rows.
     """
     # `model.classes` has all labels, also those that wait to become a class.
+    # If the method does not count rows, `model.class_rows` is None and `rows` stays empty.
     rows = dict(zip(model.classes, model.class_rows or (), strict=False))
     labels = sorted(rows, key=lambda label: -rows[label])
     waiting = [label for label in model.classes_waiting if label in rows]

@@ -208,9 +208,11 @@ class Client:
         """
         response = self._request_predictions(X, model)
         predicted = response["predicted"]
+        # Without classes, the targets are numbers.
         if not response["classes"]:
             values = np.asarray(predicted, dtype=np.float64)
         elif predicted and isinstance(predicted[0], list):
+            # `np.fromiter` keeps each list as one element. `np.array` would make a matrix.
             values = np.fromiter(predicted, dtype=object, count=len(predicted))
         else:
             values = label_array(predicted)
@@ -287,6 +289,7 @@ class Client:
             spec = {"estimator": estimator, "params": params, "from": start, "publish": publish, "refine": refine}
             return cast(ModelStatus, self._send_json("PUT", path, spec))
 
+        # From here on, `estimator` is a fitted estimator or the path of its file.
         if params or start != "start" or publish is not None or refine is not None:
             raise errors.InvalidParameter("a saved estimator has parameters, and goes on from now; give nothing else.")
         if isinstance(estimator, os.PathLike):
@@ -330,6 +333,7 @@ class Client:
         response = self._service.send("GET", path, params=query, headers={"Accept": _ARROW})
         table = pa.ipc.open_stream(response.content).read_all()
         projection = read_metadata(table)
+        # The table has one row, with one array in each column.
         for array_name in table.column_names:
             column = table.column(array_name).chunk(0)
             # The service sends an array as a tensor, or as a list if the array is empty.
@@ -410,6 +414,7 @@ class Client:
         end = None
         if timeout is not None:
             end = time.monotonic() + timeout
+        # Ask for the job's state again and again, with growing pauses.
         pause = FIRST_POLL_SECONDS
         last_progress = None
 

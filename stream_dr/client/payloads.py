@@ -229,6 +229,7 @@ def sendable_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
     sent with the types of their columns, because the service encodes the values. The names are
     None if the columns have no names.
     """
+    # `as_rows` raises one of these errors if a value is no finite number.
     X = open_rows(X)
     try:
         return as_rows(X)

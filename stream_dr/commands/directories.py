@@ -115,6 +115,7 @@ def plot(
     check_can_write_figure(out)
     with Directory(directory, writable=False) as opened:
         shown_model = opened.model(model) if model is not None else None
+        # Users count components from 1, the library from 0.
         figure = draw_directory_figure(opened, kind, shown_model, FigureOptions(rows, dimensions, component - 1))
     write_figure(figure, out, width, height)
     print_result(f"{kind} written to {out}")
@@ -176,6 +177,7 @@ def verify(
     """
     from stream_dr.directory.verify import verify as check
 
+    # Print all findings, and then raise the first error.
     first = None
     for finding in check(directory):
         outcome = f"{finding.error.code}: {finding.error}" if finding.error is not None else "ok"

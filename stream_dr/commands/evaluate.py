@@ -105,6 +105,7 @@ def evaluate(
         raise typer.BadParameter("name at least one model with --models NAME=KEY, or --full.", param_hint="--models")
 
     classifiers = tuple(filter(None, map(str.strip, probes.split(","))))
+    # A model is solved again when the number of learned rows has grown by the factor 1.2.
     settings = EvaluateSettings(first, 1.2, reservoir, neighbours, classifiers, full, seed, baseline=True)
     settings.check()
     test = test or []
@@ -128,7 +129,8 @@ def evaluate(
 def _map_tables(read_as: ReadOptions, sources: list[Path], specs: ModelSpecs) -> tuple[ReadOptions, ModelSpecs]:
     """Return options and specs for tables, if the sources are tables.
 
-    Each model then gets a feature map, which encodes columns as numbers.
+    Each model then gets a feature map, which encodes columns as numbers. The columns are then read
+    unchanged (`raw`). Otherwise `read_as` and `specs` are returned.
     """
     files = read_as.open_all_but_shards(sources)
     first = first_table_block(files)
@@ -310,6 +312,7 @@ def _propose_learn(comparison: "Comparison", id_column: str | None, arguments: l
 
     The command has the files and options of this command.
 
+    id_column: column that this command has taken for ids without the option --id, or None.
     arguments: arguments of this process.
     """
     best = comparison.best
@@ -317,12 +320,15 @@ def _propose_learn(comparison: "Comparison", id_column: str | None, arguments: l
         top = comparison.lines[0]
         say(f"no method is proposed: {top.method} is {comparison.weakness(top)}.")
         return
+    # Replace the word "suggest" by "learn". `learn` has no option --time, which says here which
+    # rows are held out.
     start = arguments.index("suggest")
     learn = [*arguments[:start], "learn"]
     learn += [word for word in arguments[start + 1 :] if word != "--time"]
     if id_column is not None:
         learn += ["--id", id_column]
-    spec = format_spec(best.key, best.key, best.params)
+    # The proposed model has the key of its estimator as name, too.
+    spec = format_spec(name=best.key, key=best.key, params=best.params)
     learn += ["--dir", "D", "--model", spec]
     say("the best of the methods, learned from all rows into the directory D:")
     print_result(f"stream-dr {shlex.join(learn)}")

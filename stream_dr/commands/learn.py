@@ -185,6 +185,7 @@ def _choose_default_model(
         first = next(blocks, None)
     if first is None:
         raise typer.BadParameter("the shards have no rows to choose a model by.", param_hint="--model")
+    # Shards may hold a table. Then `feature_map_spec` does not describe their columns yet.
     from_shards = first.table and not files
     if from_shards:
         feature_map_spec = suitable_map_spec(first.X, feature_map_spec)
@@ -197,7 +198,8 @@ def _choose_default_model(
     if first.y is None:
         why = "The rows have no targets. Name their column with --label or --targets to predict it."
     say(f"no --model is named: --model {format_spec(key, key, params)} is taken. {why}")
-    return NamedSpec(key, key, params)
+    # The model has the key of its estimator as name, too.
+    return NamedSpec(name=key, key_or_file=key, params=params)
 
 
 def store_and_learn_files(
@@ -236,12 +238,14 @@ def store_and_learn_files(
     refine_if_better : bool
         True to compute exact solutions if they predict better than approximate solutions.
     """
+    # Models that learn a table need a feature map. `first` is None if no file is a table.
     first = first_table_block(files)
     if first is not None:
         feature_map = read_as.suggest_map_spec(files)
         specs = complete_specs(specs, first, feature_map, read_as.table_map_spec())
     check_model_specs(specs)
     with _create_folder(dir):
+        # `shards` has the folder of each file's shards. Sources that are shards stay in place.
         shards = _store_as_shards(dir, files, name)
         paths = [shards.get(path, path) for path in sources]
         dataset = open_dataset(paths, settings.skip_damaged)
@@ -264,6 +268,7 @@ def print_column_kinds(files: dict[Path, "FileSource"], feature_map_spec: JsonDi
         # If the file has no rows, `source.first` is None and `source.blocks` raises an error.
         first = source.first or next(source.blocks())
 
+        # `raw` is True if the file is a table, and False if all columns are numbers.
         if not source.raw:
             say(f"{path} ({source.format}): {_describe_numbers(first)}")
             continue
@@ -274,6 +279,7 @@ def print_column_kinds(files: dict[Path, "FileSource"], feature_map_spec: JsonDi
             if with_hints and column.options:
                 options = (" ".join(map(_command_option, column.options)),)
             columns.append(column._replace(options=options))
+        # Problems are not printed here, because the error below lists them.
         shown = report._replace(columns=tuple(columns), problems=())
         say(f"{path} ({source.format}), by its first {first.rows} rows:\n{shown}")
         if report.problems:
@@ -300,6 +306,7 @@ def _command_option(name_and_json_value: str) -> str:
     """
     name, _, text = name_and_json_value.partition("=")
     value = json.loads(text)
+    # A dict or list of an option that is proposed has one entry.
     if isinstance(value, dict):
         value = [f"{column}={kind}" for column, kind in value.items()]
     if isinstance(value, list):
@@ -397,6 +404,7 @@ def replay(
         read_as.refuse_other_than_shards(sources)
     read_as.refuse_unsupported_options(sources)
 
+    # If a source is no shard, all sources are learned as `learn` does, and `dataset` stays None.
     dataset = None
     if all(map(read_as.reads_as_shards, sources)):
         dataset = open_dataset(sources, skip_damaged=skip_damaged)
@@ -408,7 +416,7 @@ def replay(
     if dataset is None:
         _learn_as_files(read_as, dir, sources, specs, settings)
         return
-    replay_files(dir, dataset, specs, settings, None, _plan_runner(scheduler, workers))
+    replay_files(dir, dataset, specs, settings, plan_runner=_plan_runner(scheduler, workers))
 
 
 def _plan_runner(scheduler: str | None, workers: int | None) -> "PlanRunner | None":
@@ -481,7 +489,7 @@ def replay_files(
         # Compile numba functions first. Otherwise the progress bar would count this time.
         warm_up([model.estimator for model in directory.models.values()], say, json=False)
         with ProgressBar("replay", dataset.rows) as bar:
-
+            # The replay calls this function after each step.
             def show_replay(p: "Progress") -> None:
                 times = {name: model.learning_time for name, model in directory.models.items()}
                 rates = "".join(f", {name} {time.rows_per_second:,.0f}/s" for name, time in times.items() if time.rows)
@@ -516,6 +524,7 @@ def _write_projected(directory: "Directory", name: str, dataset: Dataset, out: P
 def _print_repeated_shards(dataset: Dataset) -> None:
     first: dict[str, Shard] = {}
     for shard in dataset.shards:
+        # `original` is the first shard that has this checksum.
         original = first.setdefault(shard.sha256, shard)
         if original is not shard:
             say(f"note: {shard.path} has the same bytes as {original.path}, and counts once.")
@@ -583,6 +592,8 @@ def _refine_where_it_helps(directory: "Directory", dataset: Dataset) -> None:
         solution = ""
         if model.published:
             solution = model.published.projection.solution
+        # `solving.error` is the error of the last attempt to solve the model. NeedsRefine: without
+        # a refine, the model has no solution at all.
         unsolved = isinstance(model.solving.error, NeedsRefine)
         approximate = unsolved or solution == "diagonal" or (solution == "refined" and model.stale_rows)
         if not approximate or model.spec.params.get("scatter") == "diagonal":
@@ -595,6 +606,7 @@ def _refine_where_it_helps(directory: "Directory", dataset: Dataset) -> None:
             if unsolved or not hasattr(model.estimator, "predict") or _refining_helps(directory, model):
                 refine_and_print(directory, model, **_REFINE_OPTIONS)
             elif solution == "refined":
+                # Refining does not help, so replace the outdated refined solution.
                 publish_unrefined_again(directory, model)
         except CannotRefine as e:
             say(f"note: {name} is not refined: {e}")
@@ -654,6 +666,7 @@ def _add_models(directory: "Directory", specs: ModelSpecs) -> Iterator[None]:
         yield
     except StreamDRError:
         for model in added:
+            # The model has learned no event if its position is before the first event to learn.
             if model.position < model.start and model.failure is None:
                 directory.remove_model(model.name)
         raise
@@ -709,6 +722,7 @@ def refine_and_print(
 
     # Compile numba functions first, so that the progress bar does not count the compilation.
     warm_up([model.estimator], say, json=False)
+    # `last` collects the newest value of each field of the progress.
     last: JsonDict = {}
     with ProgressBar("refine", None) as bar:
 

@@ -86,6 +86,7 @@ class ProgressBar:
         """
         self._title = title
         self._started = time.monotonic()
+        # Seconds after the start at which the next line of text is due.
         self._next_line = 1.0
         self._progress.reset(self._task, description=escape_controls(title))
 
@@ -108,6 +109,7 @@ class ProgressBar:
             note = escape_controls(note)
             self._progress.update(self._task, completed=n_done, total=max(total, n_done, 1), rate=rate, note=note)
         elif elapsed >= self._next_line:
+            # The interval doubles with each line, because the next line is at twice the time.
             self._next_line = elapsed + min(elapsed, MAX_LINE_INTERVAL)
             # Example: "replay: 1,200 of 10,000 rows (12 %), 400 rows/s, 22 s left, 1 of 4 shards".
             unit = self._unit

@@ -74,6 +74,7 @@ class ReadOptions(NamedTuple):
     def table_map_spec(self) -> JsonDict:
         """Return the command's options as parameters of the feature map `table`."""
         spec: JsonDict = {"map": "table"}
+        # The kind "feature" concerns the readers of files only: the column is no weight or id.
         kinds = {name: kind for name, kind in self.options.kinds if kind != "feature"}
         if kinds:
             spec["as_"] = kinds
@@ -107,11 +108,13 @@ class ReadOptions(NamedTuple):
 
         if isinstance(path, RemotePath):
             return True
+        # For a path that is no folder of files, `files_of_folder` returns the path itself.
         files = files_of_folder(path)
         if files != [path]:
             return all(self.reads_as_shards(Path(file)) for file in files)
         if not are_shards_or_missing(path):
             return False
+        # A path that is no file is a folder of shards, and a .json file is a manifest of shards.
         plain = self.format is None and self.options == Options()
         return plain or not path.is_file() or path.suffix == ".json"
 
@@ -200,6 +203,7 @@ class ReadOptions(NamedTuple):
         files = self.open_all_but_shards(sources)
         if not files:
             return self.open_shards_as_one(sources, skip_damaged)
+        # Paths that are not in `files` are shards.
         opened = [files.get(path) or self.open_shards_as_one([path], skip_damaged) for path in sources]
         return _ChainedSources(opened)
 
@@ -242,6 +246,7 @@ def refuse_unlikely_labels(files: dict[Path, "FileSource"], command_words: list[
         column = source.options.label
         if first is None or first.y is None:
             continue
+        # Measurements and ids have many different values, classes have few.
         if not are_probably_measurements(first.y.kind, len(first.y.labels), first.rows):
             continue
 
@@ -249,6 +254,7 @@ def refuse_unlikely_labels(files: dict[Path, "FileSource"], command_words: list[
             id_options = f"--id {column} --label COLUMN …"
             other = f"ids, and another column holds the classes: stream-dr {command_words[0]} {path} {id_options}"
         else:
+            # Propose the same command with --targets in place of --label. A word may be --label=y.
             words = []
             for word in command_words:
                 option, equals, value = word.partition("=")

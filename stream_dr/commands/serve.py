@@ -98,6 +98,7 @@ def demo(
             _post_shards(address, dir, shards[steps.REPLAYED :], data, rates, exit)
         except Exception as e:
             errors.append(e)
+        # The signal ends `serve_command` in the main thread.
         if exit or errors:
             os.kill(os.getpid(), signal.SIGTERM)
 
@@ -132,6 +133,7 @@ def _post_shards(
     fields = [f"{name} {projected[name]}" for name in ("version", "position", "solution")]
     say(f"GET /transform: {', '.join(fields)}")
 
+    # A dense row has 8 bytes (8e-9 gigabytes) for each feature.
     dense_gb = 8e-9 * len(data.y) * data.X.shape[1]
     caption = f"of {len(data.y_held_out):,} others; all rows dense would take {dense_gb:.1f} GB"
     documents = steps.score_served_models(address, data, replay_rates)

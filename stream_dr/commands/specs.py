@@ -171,6 +171,7 @@ def format_spec(name: str, key: str, params: JsonDict) -> str:
     spec = f"{name}={key}"
     assignments = []
     for param, value in params.items():
+        # The feature map {"map": "text"} without further keys is written as feature_map=text.
         if isinstance(value, dict) and value.keys() == {"map"}:
             value = value["map"]
         if not isinstance(value, str):
@@ -245,6 +246,7 @@ def complete_specs(
         feature_map = params.get("feature_map", default_map)
         if feature_map == {"map": "table"}:
             feature_map = table_map_from_options
+        # Only LDA without a regularisation of its own (gamma or shrinkage) gets a ridge.
         ridge: JsonDict = {}
         if key == "lda" and not {"gamma", "shrinkage"} & params.keys():
             kind = ridge_row_kind(first_block, feature_map)

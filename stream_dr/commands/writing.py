@@ -170,6 +170,7 @@ def transform(
     check_output_path(out)
     with Directory(directory, writable=False) as opened, ProgressBar("transform", None) as bar:
         projected_by = opened.model(model)
+        # `total` is the number of rows if it is known, for the progress bar. 0: unknown.
         # A file may have other columns than the stream, so select the columns of the stream.
         # Shards always have the columns of the stream.
         data: Source

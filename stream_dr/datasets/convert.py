@@ -71,6 +71,7 @@ def convert(
     Raises OutputExists, InsufficientStorage, and the errors of `open_source` and of reading. If an
     error is raised, no manifest is written.
     """
+    # Called only for its check: OutputExists is raised now, before the files are opened.
     find_leftovers(output_folder)
 
     # Let all features be numbers unless the caller sets `raw`. The first rows do not decide.
@@ -85,7 +86,19 @@ NAMES = "rcv1, news20 and openml:NAME"
 
 
 class _Advice(NamedTuple):
-    """Advice for a failed download: convert the data set's files with these options."""
+    """Parts of the error message of a failed download.
+
+    The message says: with the `files` files on disk, run `stream-dr convert FILES` with `options`.
+
+    Attributes
+    ----------
+    dataset_name : str
+        Name of the data set, as the user has given it.
+    files : str
+        Usual name of the data set's files, such as "20news-bydate".
+    options : str
+        Options of `stream-dr convert` that read these files.
+    """
 
     dataset_name: str
     files: str
@@ -100,7 +113,7 @@ class _DatasetPart(NamedTuple):
     folder : str
         Name of the folder within the output folder, "" for the output folder itself.
     n_features : int or None
-        Number of columns of sparse rows. None for dense rows.
+        Number of columns of sparse rows. None for dense rows, which show their number of columns.
     blocks : iterator of Block
         The rows with their targets.
     """
@@ -143,7 +156,7 @@ def _download_dataset_parts(dataset_name: str) -> list[_DatasetPart]:
         advice = _Advice(dataset_name, "rcv1", options="--format rcv1 --topics rcv1-v2.topics.qrels")
         bunch = _call_sklearn_fetcher("fetch_rcv1", advice)
         blocks = read_indicator_matrix(bunch.data, bunch.target, bunch.target_names, bunch.sample_id)
-        return [_DatasetPart("", bunch.data.shape[1], blocks)]
+        return [_DatasetPart(folder="", n_features=bunch.data.shape[1], blocks=blocks)]
 
     if dataset_name == "news20":
         return [_fetch_news20(dataset_name, "train"), _fetch_news20(dataset_name, "test")]
@@ -160,7 +173,8 @@ def _fetch_news20(dataset_name: str, subset: Literal["train", "test"]) -> _Datas
     advice = _Advice(dataset_name, "20news-bydate", options="--format mat or libsvm")
     bunch = _call_sklearn_fetcher("fetch_20newsgroups_vectorized", advice, subset=subset, normalize=False)
     labels = [bunch.target_names[code] for code in bunch.target]
-    return _DatasetPart(subset, bunch.data.shape[1], _split_into_blocks(bunch.data, labels))
+    blocks = _split_into_blocks(bunch.data, labels)
+    return _DatasetPart(folder=subset, n_features=bunch.data.shape[1], blocks=blocks)
 
 
 def _fetch_openml(prefixed_name: str) -> _DatasetPart:
@@ -182,8 +196,9 @@ def _fetch_openml(prefixed_name: str) -> _DatasetPart:
     targets = None
     if bunch.target is not None:
         targets = np.asarray(bunch.target)
+    # Only sparse rows need their number of columns stated: the last columns may be all zero.
     n_features = X.shape[1] if sp.issparse(X) else None
-    return _DatasetPart("", n_features, _split_into_blocks(X, targets, feature_names))
+    return _DatasetPart(folder="", n_features=n_features, blocks=_split_into_blocks(X, targets, feature_names))
 
 
 def _split_into_blocks(

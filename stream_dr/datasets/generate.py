@@ -129,24 +129,27 @@ def build_vocabulary() -> WordAndTopicTables:
     random = np.random.default_rng(1996)
 
     # The frequencies of words follow Zipf's law. They are assigned to the words in random order.
+    # `share` (47,236,) has the frequency of each word, `topical` (103, 4,096) the words of topics.
     share = 1.0 / (np.arange(WIDTH) + 8.0)
     share = share[random.permutation(WIDTH)] / share.sum()
     topical = np.stack([_draw_topic_words(random, share) for _ in TOPICS])
 
     # The number of times that a row has a word is approximately Poisson distributed.
     # `present` is the probability that a row has the word at least once.
+    # `topic_share` is the number of times that each word is in the tables of all topics.
     topic_share = np.bincount(topical.ravel(), minlength=WIDTH)
     overall_share = (1 - TOPICAL) * share + TOPICAL * topic_share / topical.size
     present = 1.0 - np.exp(-WORDS_A_ROW * overall_share)
+    # idf = log(number of rows / number of rows that have the word), and at least one row has it.
     idf = np.log(ROWS / np.clip(ROWS * present, 1.0, None))
 
     return WordAndTopicTables(
-        _repeat_indices_by_share(share, _COMMON_TABLE),
-        topical,
-        idf,
-        _ancestor_codes(),
-        _cumulative_subtopic_shares(),
-        _cumulative_topic_pair_shares(),
+        common=_repeat_indices_by_share(share, _COMMON_TABLE),
+        topical=topical,
+        idf=idf,
+        ancestors=_ancestor_codes(),
+        under=_cumulative_subtopic_shares(),
+        pairs=_cumulative_topic_pair_shares(),
     )
 
 
@@ -159,6 +162,7 @@ def _draw_topic_words(random: np.random.Generator, word_shares: np.ndarray) -> n
 
     word_shares: frequency of each word in the whole vocabulary.
     """
+    # The key of a word is u^(1 / √share), with u uniform in [0, 1).
     # The words with the largest keys are a random draw without replacement, with weights √share.
     keys = random.random(WIDTH) ** (1.0 / np.sqrt(word_shares))
     largest = np.argpartition(keys, -_TOPIC_WORDS)[-_TOPIC_WORDS:]
@@ -166,12 +170,17 @@ def _draw_topic_words(random: np.random.Generator, word_shares: np.ndarray) -> n
     # Sort the words, because argpartition returns them in an order that depends on the processor.
     words = np.sort(largest)
     own_share = 1.0 / (np.arange(_TOPIC_WORDS) + 4.0)
+    # `table` has ranks from 0 to 399, repeated by frequency. Each rank becomes a word at random.
     table = _repeat_indices_by_share(own_share / own_share.sum(), TOPIC_TABLE)
     return random.permutation(words).take(table).astype(np.uint16)
 
 
 def _repeat_indices_by_share(shares: np.ndarray, n_entries: int) -> np.ndarray:
-    """Return ascending indices (n_entries,) uint16, repeated by their shares."""
+    """Return ascending indices (n_entries,) uint16, repeated by their shares.
+
+    The index i appears in proportion to shares[i].
+    """
+    # Entry j is the first index whose cumulative share reaches (j + 0.5) / n_entries of the sum.
     middle: np.ndarray = (np.arange(n_entries) + 0.5) / n_entries * shares.sum()
     return np.searchsorted(np.cumsum(shares), middle).astype(np.uint16)
 
@@ -193,6 +202,7 @@ def _ancestor_codes() -> np.ndarray:
     """
     table = np.full((len(TOPICS), 4), -1, dtype=np.int64)
     for i, topic in enumerate(TOPICS):
+        # No topic has more than three ancestors.
         above: str | None = topic
         for j in range(4):
             if above is not None:
@@ -223,6 +233,8 @@ def _cumulative_topic_pair_shares() -> np.ndarray:
     probabilities are chosen so that the share of rows with each top topic is its value in
     TOP_SHARES.
     """
+    # `first` (4,) is the probability of each top topic to be the first topic of a row.
+    # The shares sum to more than 1. `extra` is the share of rows that have a second top topic.
     shares = np.array(list(TOP_SHARES.values()))
     first = shares / shares.sum()
     extra = shares.sum() - 1.0
@@ -235,6 +247,7 @@ def _cumulative_topic_pair_shares() -> np.ndarray:
         pairs *= (extra * first / pairs.sum(axis=1))[:, None]
         pairs *= extra * first / pairs.sum(axis=0)
 
+    # The remaining probability of each first topic is that of rows with this topic only.
     np.fill_diagonal(pairs, first - pairs.sum(axis=1))
     return np.cumsum(pairs.ravel())
 
@@ -279,6 +292,7 @@ def generate_rcv1_like(rows: int, targets: str = "topics", seed: int = 0, start:
 
     for first in range(start, start + rows, _CHUNK):
         block = _draw_thousand_rows(seed, first // _CHUNK, targets)
+        # The last block may have fewer rows. Its labels are numbered anew, without unused labels.
         remaining = start + rows - first
         if remaining < _CHUNK:
             targets_of_rows = _sort_labels_by_appearance(block.y.take(np.arange(remaining)))
@@ -326,6 +340,7 @@ def _draw_thousand_rows(seed: int, thousand_index: int, targets: str) -> Block:
     """
     words = build_vocabulary()
     random = np.random.Generator(np.random.SFC64((seed, thousand_index)))
+    # `top` has the first top topic of each row. `codes` and `indptr` have all topics of the rows.
     top, codes, indptr = _draw_row_topics(random, words)
     X = _draw_word_rows(random, words, codes, indptr)
 
@@ -350,7 +365,9 @@ def _draw_row_topics(
     random: generator of the random numbers.
     word_tables: tables of probabilities from which the topics are drawn.
     """
+    # A top topic is a root of the tree, such as CCAT.
     # Draw the first and the second top topic of each row. If they are equal, the row has only one.
+    # `pairs` has the cumulative probabilities of the pairs. Pair p is divmod(p, 4).
     pair = np.searchsorted(word_tables.pairs, random.random(_CHUNK) * word_tables.pairs[-1], side="right")
     top, second = np.divmod(pair, len(TOP_SHARES))
 
@@ -363,9 +380,12 @@ def _draw_row_topics(
     repeated = np.flatnonzero(random.random(len(row)) < _FURTHER_TOPIC)
     row = np.concatenate([row, row[repeated]])
     above = np.concatenate([above, above[repeated]])
+    # `under[t]` has the cumulative probabilities of the lower topics under the top topic t.
+    # The drawn topic is the first one whose cumulative probability exceeds the random number.
     draws = random.random(len(row))
     topic = (word_tables.under[above] <= draws[:, None]).sum(axis=1)
 
+    # `ancestors` (len(row), 4) has each topic and its ancestors, and −1 in unused entries.
     # A key is a number that encodes a row and a topic.
     # `np.unique` sorts the keys by row and removes topics that a row has twice.
     ancestors = word_tables.ancestors[topic]
@@ -394,6 +414,7 @@ def _draw_word_rows(
     Returns the rows (1,000, 47,236). A column is a word, and each row is scaled to norm 1.
     """
     # Draw the number of words of each row. `row` has the index of the row of each word to draw.
+    # A log-normal number with this mean logarithm has the mean WORDS_A_ROW.
     mean_log_length = np.log(WORDS_A_ROW) - _LENGTH_SIGMA**2 / 2
     lengths = np.maximum(random.lognormal(mean_log_length, _LENGTH_SIGMA, _CHUNK), 4).astype(np.int64)
     row = np.repeat(np.arange(_CHUNK, dtype=np.uint32), lengths)
@@ -403,9 +424,11 @@ def _draw_word_rows(
     # At some random places, a word of one of the row's topics replaces the word of the vocabulary.
     # The low bits of the number select the word of the topic.
     bits = random.integers(0, 1 << 32, len(row), dtype=np.uint32)
+    # The upper 20 of 32 bits are an index of `common` (2^20,), the lower 12 of a topic's table.
     word = word_tables.common[bits >> np.uint32(12)]
     topical = np.flatnonzero(random.random(len(row), dtype=np.float32) < TOPICAL)
     topical_row = row[topical]
+    # Each of the row's topics is picked with equal probability. `pick` is its index in topic_codes.
     n_topics = np.diff(topic_indptr)[topical_row]
     offset = (random.random(len(topical)) * n_topics).astype(np.int64)
     pick = topic_indptr[topical_row] + offset
@@ -413,6 +436,7 @@ def _draw_word_rows(
 
     # A key is a number that encodes a row and a word.
     # Sorted keys have the order of CSR, and equal keys are counted.
+    # A word is below 2^16. `new` has the indices at which another key begins.
     keys = np.sort(row << np.uint32(16) | word)
     differs = keys[1:] != keys[:-1]
     new = np.flatnonzero(np.concatenate([[True], differs]))
@@ -433,7 +457,9 @@ def _draw_word_rows(
 
 def _sort_labels_by_appearance(targets: Targets) -> Targets:
     """Return targets with labels sorted by first appearance, without unused labels."""
+    # `order` has the old codes in the order of their first appearance. `codes` are indices in it.
     order, codes = renumber_codes(targets.codes, len(targets.labels))
+    # If rows have several labels, the codes of each row must ascend.
     if targets.indptr is not None:
         codes, _ = sort_row_codes(codes, targets.indptr)
     return targets._replace(labels=tuple(targets.labels[i] for i in order), codes=codes)

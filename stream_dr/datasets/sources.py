@@ -160,6 +160,7 @@ def infer_format_from_suffix(path: FileName) -> str:
     decides. Raises InvalidParameter if the suffix is unknown.
     """
     archive, _, member = str(path).partition("!")
+    # A database holds tables under names without a suffix. An archive holds files with suffixes.
     if (format := _SUFFIXES.get(Path(archive).suffix.lower())) in DATABASES:
         return str(format)
 
@@ -265,6 +266,8 @@ class FileSource:
 
         feature_names: names of the feature columns to read. None: all columns.
         """
+        # Only tables have named columns, which are known from the first rows.
+        # `extra` has the names of the columns that the file has and the caller does not want.
         first = None
         if self.format in TABLES and feature_names:
             first = self.first
@@ -296,6 +299,7 @@ class FileSource:
 
         reader_arguments: arguments for the format's reader in addition to the options.
         """
+        # Readers of tables receive the table options together, as the argument `roles`.
         arguments = _chosen_options(self.options)
         if self.format in TABLES:
             arguments = {name: value for name, value in arguments.items() if name not in _TABLE_OPTIONS}
@@ -303,6 +307,7 @@ class FileSource:
         try:
             yield from self._reader(path, **arguments, **reader_arguments)
         except MalformedInput as e:
+            # `actual` names the format that the first bytes show, or is None if none is known.
             actual = describe_other_format(_first_bytes(path), self.format)
             if actual is None:
                 raise

@@ -178,7 +178,7 @@ def _projection_figure(
         title = f"{name}: version {published.version}"
         projected = newest.project(projection)
         max_rows = max(1, options.rows)
-        return projected_rows_figure(projected, newest.targets, options.dimensions, max_rows, 0, title)
+        return projected_rows_figure(projected, newest.targets, options.dimensions, max_rows, seed=0, title=title)
 
     # The newest rows show the variance along the components of a linear projection.
     unmapped = unmapped_projection(projection)
@@ -193,6 +193,7 @@ def _projection_figure(
     if loadings is not None:
         last = max(0, loadings.shape[1] - 1)
         component = min(options.component, last)
+    # A projection with a feature map has other columns than the stream, and names them itself.
     names = directory.schema.names if projection.kind != "mapped" else None
     deviations = newest.input_column_deviations(projection) if shows_variance else None
     return loadings_figure_dict(projection, component, 20, names, f"{name}: loadings", deviations)
@@ -282,7 +283,7 @@ class LiveFigures:
         - "figures": {kind: {"tag", "figure"}}, where a tag identifies the state of a figure,
         - "counts": pairs [label, number of rows] of the newest rows,
         - "sentences": sentences on the uncertainty of the model's components,
-        - "best": the models with the best scores (a Leader), or None.
+        - "best": the fields of BestModels (the models with the best scores), or None.
 
         model_name: name of the model. If it is None or unknown, only figures of all models are
             returned.
@@ -292,6 +293,7 @@ class LiveFigures:
         extra_keys: keys and values that are added to the JSON object. They say what the browser
             may do.
         """
+        # `orjson.Fragment` inserts text that is JSON already, without parsing it.
         page: JsonDict = {}
         model = self._directory.models.get(model_name or "")
         with self._lock:
@@ -300,6 +302,7 @@ class LiveFigures:
                 self._status_json = orjson.dumps(self._status())
             page["told"] = orjson.Fragment(self._status_json)
             best = best_models(self._records.newest_records(), self._directory.models)
+            # The figures of all models need no rows of the log.
             newest = NewestRows(-1)
             counts = Counts()
             if model is not None:
@@ -327,6 +330,7 @@ class LiveFigures:
 
         max_rows: maximum number of rows.
         """
+        # Position −2 is no position of a log, so it never equals the directory's position.
         read_at, newest, counts = self._newest.get(max_rows, (0.0, NewestRows(-2), []))
         recently_read = time.monotonic() - read_at < REFRESH_SECONDS
         if recently_read or newest.position == self._directory.position:
@@ -369,6 +373,8 @@ class LiveFigures:
             version = model.published_version
 
         # `position` and `version` change when rows are learned. The choices are the user's.
+        # `key` is equal for all states of a figure, and `tag` is different for each state.
+        # Figures of one model have its version in the tag.
         records: list[JsonDict] = []
         position = None
         choices = []
@@ -439,6 +445,7 @@ def _numpy_to_json_types(value: object) -> object:
     An array (n,) of numbers is converted to plotly's binary format, a dict of type and data.
     """
     if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iuf":
+        # plotly's binary format has no 64-bit integers.
         array = value.astype(np.int32) if value.dtype.kind in "iu" else value
         encoded = base64.b64encode(array.tobytes())
         return {"dtype": array.dtype.str[1:], "bdata": encoded.decode()}
@@ -541,9 +548,9 @@ def _report_html_parts(directory: Directory, max_rows: int, on_progress: Callabl
 def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[str]:
     """Yield the HTML of the summary.
 
-    The summary is a sentence on the best models, one on each model that is no better than the most
-    frequent label, and a table of all models. The model with the best
-    score is in the first row of the table.
+    The summary has a sentence on the best models, a sentence on each model that is no better than
+    the most frequent label, and a table of all models. The model with the best score is in the
+    first row of the table.
 
     records: records of the directory, oldest first.
     """
@@ -597,6 +604,7 @@ def _summary_cells(described: JsonDict, scores: JsonDict) -> list[object]:
     scores: last scores of the model, empty if it was not tested.
     """
     cells = [described["name"], _accuracy_or_r2_text(scores)]
+    # Accuracies are shown in per cent, R² as numbers.
     form = ".1%" if "accuracy" in scores else ".3f"
     for baseline in ("baseline", "most_frequent"):
         text = "–"
@@ -650,6 +658,7 @@ def _stream_section(directory: Directory) -> Iterator[str]:
     labels = "none"
     if schema.labels:
         labels = f"{len(schema.labels)}: {_shortened_list(sorted(schema.labels), 50)}"
+    # `schema.weighted` is None before the first batch.
     weights = {None: "none yet", True: "yes", False: "no"}
 
     yield "<h2>The stream</h2>" + _html_key_value_table(

@@ -84,6 +84,7 @@ def loadings_figure_dict(
         None. A feature that hardly varies has little effect, even if its loading is large.
     """
     projection = unmapped_projection(model)
+    # A projection of the class Columns selects features. Others have a matrix of loadings.
     half_widths = None
     if isinstance(projection, Columns):
         features = projection.columns
@@ -125,7 +126,7 @@ def _feature_bars(
 ) -> Trace:
     """Return the largest values as horizontal bars.
 
-    features: numbers of the features that have the values.
+    features: index of the feature of each value.
     half_widths: half the width of each value's error bar, or None.
     names: names of all features.
     """
@@ -169,6 +170,7 @@ def _confidence_half_widths(standard_errors: np.ndarray, spread: ComponentSpread
     standard_errors: standard error of each value.
     spread: uncertainty of the components, which has the number of folds.
     """
+    # Student's t distribution with folds − 1 degrees of freedom. 2.5 % are above the interval.
     return np.asarray(stdtrit(spread.folds - 1, 0.975) * standard_errors)
 
 
@@ -195,7 +197,7 @@ def _distinct_feature_labels(feature_indices: list[int], all_names: Sequence[obj
     The text is the feature's name. If several features have one name, the number of the feature is
     added to the name. The text of a feature without a name is "feature" and its number.
 
-    feature_indices: numbers of the features.
+    feature_indices: indices of the features to name.
     all_names: names of all features.
     """
     labels = []
@@ -262,6 +264,7 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
 
     number_axis = whole_number_axis("component", len(values))
     number_axis["range"] = [0.5, len(values) + 0.5]
+    # The shares have an axis of their own at the right, over the axis of the eigenvalues.
     share_axis: JsonDict = {"overlaying": "y", "side": "right", "automargin": True, "showgrid": False}
     share_axis |= {"range": [0, 1.05], "tickformat": ".0%", "dtick": 0.25, "tickmode": "linear"}
     return figure_dict(
@@ -270,7 +273,12 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
 
 
 def _share_line(model: Any, eigenvalues: np.ndarray, cumulative_shares: np.ndarray | None) -> Trace:
-    """Return the line of the cumulative shares, as `spectrum` defines them."""
+    """Return the line of the cumulative shares.
+
+    cumulative_shares: (components,) shares of all variance. None: the shares are those of
+        `explained_variance_ratio_` if the model has it. Otherwise they are parts of the sum of the
+        eigenvalues, where negative eigenvalues count as 0.
+    """
     shares = cumulative_shares
     whole = "all variance"
     if shares is None:
@@ -454,6 +462,7 @@ def projected_rows_figure(
     if not components:
         return empty_figure(title, "no component yet")
 
+    # `means` has the mean of each class, by the code of its label.
     # Compute the class means before sampling, so that they include the rows that are not drawn.
     means = _class_means(projected_rows, targets)
     if rows > max_rows:
@@ -528,6 +537,8 @@ def _first_label_codes(targets: Targets) -> np.ndarray:
 
     The result is (rows,). The code of a row without labels is −1.
     """
+    # Without `indptr`, each row has one label or none. Otherwise the codes of row i are
+    # codes[indptr[i] : indptr[i + 1]].
     if targets.indptr is None:
         return targets.codes
     starts = targets.indptr[:-1]
@@ -606,6 +617,7 @@ def _class_traces(
         means = np.array([group.mean for group in centred])
         colours = [group.colour for group in centred]
         # No colour is set for the outline, so the page can set it to the colour of its text.
+        # The marks are 6 pixels larger than the points of a figure with few points.
         marker = {"color": colours, "size": _marker_size(axes, 0) + 6, "symbol": "x", "line": {"width": 1.5}}
         # Draw the means like the rows: plotly puts WebGL above SVG, which would hide SVG means.
         trace = _points_trace("class means", means, axes, n_rows, marker)
@@ -625,6 +637,7 @@ def _continuous_trace(projected_rows: np.ndarray, targets: Targets, axes: str) -
     """
     assert targets.values is not None
     values = targets.values[:, 0]
+    # `present` is True for rows that have a target. Rows without a target get no colour.
     if targets.present is not None:
         values = np.where(targets.present, values, np.nan)
 

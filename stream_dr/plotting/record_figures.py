@@ -147,6 +147,7 @@ def _progress_axes(progress_records: list[JsonDict]) -> JsonDict:
     # The panels are one above the other.
     height = 1 / len(PANELS)
     axes: JsonDict = {}
+    # A domain is the part of the figure's height that a panel takes, from 0 (bottom) to 1.
     for i, (_, label, axis) in enumerate(reversed(PANELS)):
         domain = [i * height + 0.03, (i + 1) * height - 0.03]
         axes["yaxis" + axis[1:]] = titled_axis(label, domain=domain, anchor="x")
@@ -195,6 +196,7 @@ def best_models(records: list[JsonDict], model_names: Collection[str]) -> BestMo
     for tick in select_records(records, "progress"):
         measured = tick["models"]
         tested = [name for name in measured if name in model_names and measured[name].get("tested")]
+        # "weakness" is a text if the model is no better than the most frequent label.
         good = [name for name in tested if not measured[name].get("weakness")]
         if not good:
             if tested:
@@ -207,6 +209,7 @@ def best_models(records: list[JsonDict], model_names: Collection[str]) -> BestMo
         error = measured[first].get("error") or 0.0
         lowest = scores[first] - 2 * error
         close = tuple(name for name in ranked if scores[name] >= lowest)
+        # If the first model was the first in the record before, it has been the best since then.
         since = tick["time"]
         if best is not None and best.models[0] == first:
             since = best.since
@@ -259,6 +262,7 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
         if all(value is None for value in values):
             continue
 
+        # The lines of a model in all panels share one entry in the legend.
         legend = {"legendgroup": name, "showlegend": field == "rate"}
         yield scatter_trace(name, times, values, mode, line={"color": colour}, yaxis=axis) | legend
 
@@ -312,6 +316,7 @@ def accuracy_figure_dict(records: list[JsonDict], model_names: Collection[str], 
     records: records of the directory, oldest first.
     model_names: names of the models to draw.
     """
+    # `last` has the newest record of each model, because later records replace earlier ones.
     last = {}
     for record in select_records(records, "tested"):
         if record["model"] in model_names and record["curve"]:
@@ -335,7 +340,7 @@ def accuracy_figure_dict(records: list[JsonDict], model_names: Collection[str], 
     right = max(10.0, 2 * rows.max())
     ends = [left, right]
     rows_axis = titled_axis("rows learned", type="log", range=np.log10(ends).tolist(), tickformat="~s")
-    # Ticks are at 1, 2, 5, 10 and so on, or at powers of ten where these would overlap.
+    # Ticks ("D2") are at 1, 2, 5, 10 and so on, or at powers of ten (1) if these would overlap.
     rows_axis["dtick"] = 1
     if right < 200 * left:
         rows_axis["dtick"] = "D2"
@@ -370,6 +375,8 @@ def confusion_figure_dict(records: list[JsonDict], model_id: int, title: str) ->
         return empty_figure(title, "not tested yet: rows with one label each are, before they are learned")
 
     labels = list(map(plotly_escaped_text, confusion["labels"]))
+    # `counts` (labels, labels) has numbers of rows by true and predicted label. `rows` (labels,)
+    # has the number of rows of each true label.
     counts = np.array(confusion["counts"])
     rows = np.array(confusion["rows"])
     shares = counts / np.maximum(rows, 1)[:, None]
@@ -501,6 +508,7 @@ def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.
 
     projections = map(unmapped_projection, source)
     angles_by_version = []
+    # The first projection is version 1. `angles` is None if a projection is not linear.
     for version, (older, newer) in enumerate(pairwise(projections), 2):
         angles = principal_angles(older, newer)
         if angles is not None:

@@ -111,10 +111,15 @@ class ColumnRoles(NamedTuple):
     def non_feature_columns(self) -> tuple[str, ...]:
         """Return the names of all columns that are not features.
 
-        Targets are given by one of three options: `label` (a column of labels), `labels` (columns
-        of 0 and 1, or a column of several labels) or `target` (columns of numbers). Raises
-        InvalidTargets if more than one is given. Raises InvalidParameter if `separator` is empty,
-        or is given without exactly one column of `labels`.
+        These are the columns of targets, weights and ids, and the columns to leave out. Columns of
+        targets are named by one of three attributes:
+
+        - `label`: one column of labels.
+        - `labels`: columns of 0 and 1, or one column with several labels in each row.
+        - `target`: columns of numbers.
+
+        Raises InvalidTargets if more than one of the three is given. Raises InvalidParameter if
+        `separator` is empty, or if `separator` is given and `labels` is not exactly one column.
         """
         if self.separator == "" or (self.separator is not None and len(self.labels) != 1):
             raise InvalidParameter(
@@ -212,7 +217,9 @@ def feature_columns_unless_shard(schema: pa.Schema, roles: ColumnRoles) -> list[
     schema: names and Arrow types of the columns.
     """
     refuse_repeated_names(schema.names)
-    if roles._replace(raw=False) == ColumnRoles() and is_shard_layout(schema.names):
+    # `raw` says how features are read and names no column, so it is ignored here.
+    names_no_column = roles._replace(raw=False) == ColumnRoles()
+    if names_no_column and is_shard_layout(schema.names):
         return None
     # A list called features can only be the rows, as Spark, pandas and polars write them.
     if any(field.name == "features" and pa.types.is_nested(field.type) for field in schema):
@@ -241,6 +248,7 @@ def split_batches_into_blocks(
     row = 0
     try:
         for batch in batches:
+            # `raise_with_line` is given for text files only.
             # Arrow has built the batches of a text file itself, so they are valid.
             if raise_with_line is None:
                 batch.validate(full=True)
@@ -258,6 +266,7 @@ def split_batches_into_blocks(
         # Errors with a file were raised by the reader of the batches.
         if "file" in e.details:
             raise
+        # `row` counts the rows of earlier parts. The error has the row within its part.
         row += int(e.details.get("row", 0))
         if raise_with_line is not None:
             raise_with_line(e, row)
@@ -349,6 +358,7 @@ def choose_column_types(
     first_batch: first rows of the file.
     feature_names: names of the feature columns.
     """
+    # A matrix of numbers is read as float64. Features of a table (`raw`) have types of their own.
     types = dict.fromkeys((*feature_names, *roles.numeric_target_columns(first_batch.schema)), pa.float64())
     if roles.raw:
         kinds = dict(roles.kinds)
@@ -400,6 +410,7 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
             raise SchemaMismatch(message, column=roles.label)
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
+        # An empty text becomes null, which is a row without a target.
         if is_string_type(column.type):
             column = column.cast(pa.large_string())
             column = pc.if_else(pc.equal(column, ""), None, column)
@@ -411,6 +422,7 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
         column = batch.column(name)
         if pa.types.is_fixed_size_list(column.type):
             column = column.cast(pa.list_(column.type.value_type))
+        # `sets` has the list of labels of each row.
         if pa.types.is_nested(column.type):
             sets = column
         else:
@@ -454,6 +466,8 @@ def split_labels(column: pa.Array, column_name: str, separator: str | None) -> p
                 raise SchemaMismatch(message, row=row, column=column_name)
         sets.append(labels)
 
+    # Without any label, Arrow cannot infer the type of the labels, so lists of texts are built.
+    # The type None lets Arrow infer it.
     are_texts = separator is not None or not any(sets)
     arrow_type = pa.list_(pa.string()) if are_texts else None
     try:

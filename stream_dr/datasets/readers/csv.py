@@ -151,6 +151,7 @@ def read_csv(
     file.refuse_decimal_commas([name for name in features if name not in dict(roles.kinds)])
     roles = roles._replace(raw=must_read_as_table(file.first, features, roles))
     file.has_gaps = bool(roles.raw)
+    # Ids and labels are read as texts first, because integers would lose zeros, as of 007.
     code_columns = roles.code_columns(file.first.schema)
     types = choose_column_types(file.first, features, roles) | dict.fromkeys(code_columns, pa.string())
 
@@ -186,6 +187,7 @@ class CsvFile:
     def __init__(self, path: FileName, form: CsvFormat) -> None:
         self.path = str(path)
         self.form = form
+        # `record` has the fields of the first record, `number` is the line at which it ends.
         number, record = next(self._read_records(), (1, []))
         self.names = self._parse_column_names(record, number)
         self.first_line = number + 1 if form.header is not False else 1
@@ -282,6 +284,7 @@ class CsvFile:
             # Lists in JSON say themselves which labels are numbers.
             if roles.separator is None:
                 return texts
+            # `sets` has a list of labels for each row, and `texts` the labels of all lists.
             sets = split_labels(texts, column_name, roles.separator)
             texts = sets.flatten()
 
@@ -312,6 +315,7 @@ class CsvFile:
             integers = texts.cast(pa.int64())
         except pa.ArrowInvalid:
             return None
+        # The text 007 would come back as 7, so it is no integer.
         if integers.cast(pa.string()).equals(texts):
             return integers
         return None
@@ -326,6 +330,7 @@ class CsvFile:
         if column_name in roles.labels:
             separator = roles.separator
 
+        # `_first_bad_record` calls this function to find the first record that has no integer.
         def are_whole(records: list[Record]) -> bool:
             codes = [fields[j] for _, fields in records]
             if separator is not None:
@@ -389,6 +394,8 @@ class CsvFile:
         approximate_line: approximate line number of the block's first row. MalformedInput names
             this line if the exact line is not found.
         """
+        # For these errors, read the file again to find the exact line. If a bad record is found,
+        # `_refuse_bad_record` raises an error that names its line.
         if isinstance(error, InvalidRows | SchemaMismatch | NotFinite):
             self._refuse_bad_record(type_by_column)
         message = f"{self.path}, after line {approximate_line - 1}: {error}"
@@ -414,6 +421,7 @@ class CsvFile:
         if self.form.header is False:
             return [f"f{j}" for j in range(len(first_record))]
 
+        # If there is one column, its name may have the real delimiter: ; or a tab or |.
         other = max(";\t|", key=first_record[0].count)
         if len(first_record) == 1 and first_record[0].count(other):
             option = {"\t": "\\t"}.get(other, f"'{other}'")
@@ -470,6 +478,8 @@ class CsvFile:
             else:
                 text_file = io.TextIOWrapper(file, encoding=self.form.encoding, errors="replace", newline="")
                 lines = iter(partial(text_file.readline, LONGEST // 4), "")
+            # `size` is the number of characters of the current record, `line` the last line of the
+            # record before. `csv.reader` takes lines until a record is complete.
             size = 0
             line = 0
 
@@ -516,6 +526,7 @@ class CsvFile:
 
         type_by_column: Arrow types by name of the column.
         """
+        # `checked` has the types of the columns that are not texts, by index of the column.
         checked = {}
         for j, name in enumerate(self.names):
             kind = type_by_column.get(name, pa.string())
@@ -550,6 +561,7 @@ class CsvFile:
 
         are_good: function that returns True if no row of a list has an error.
         """
+        # Leave out the header, if there is one.
         records = itertools.islice(self._read_records(), int(self.form.header is not False), None)
         # Many rows are checked at once, which is fast.
         # The rows of a group are checked one by one only if the group has an error.
@@ -578,6 +590,7 @@ class CsvFile:
             return False
         if arrow_type != pa.float64():
             return True
+        # `sizes` has the absolute values. NaN and infinite numbers are not at most LARGEST.
         sizes = np.abs(values.to_numpy(zero_copy_only=False))
         return bool((sizes <= LARGEST).all())
 

@@ -53,6 +53,7 @@ def read_jsonl(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_b
     Raises SourceMissing. Raises SchemaMismatch if none of the first lines has a column that
     `roles` names. Raises MalformedInput, which names the file and the line.
     """
+    # Read the file twice: first only the start, to choose the types, and then all rows.
     _check_key_count(path)
     with _open_json_reader(path, None, {}) as reader:
         schema = reader.schema
@@ -67,6 +68,7 @@ def read_jsonl(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_b
         roles = roles._replace(raw=True)
         kinds = dict(roles.kinds)
         types = {name: choose_feature_type(first.column(name), kinds.get(name)) for name in features or ()}
+        # Arrow reads days as timestamps at midnight. Days without a declared kind are converted.
         day_columns = [name for name in types if name not in kinds and _has_only_midnights(first.column(name))]
     else:
         number_columns += tuple(features or ())
@@ -132,6 +134,7 @@ def _check_key_count(path: FileName) -> None:
             rows += _collect_keys_count_objects(_parse_json_line(lines, i), "", names)
             if rows * len(names) > _MOST_CELLS:
                 lines.fail(i, f"{rows} rows so far have {len(names)} keys; give rows the same ones.")
+        # Arrow infers the columns from the first PIECE bytes, so only these are checked.
         if size > PIECE:
             return
 

@@ -102,6 +102,7 @@ def read_heads_and_pairs(
 
         try:
             X = _parse_all_lines(lines, pair_starts, index_base, width)
+        # These errors do not name the line, so search it. `_check_pairs` raises an error that does.
         except (pa.ArrowInvalid, _NotPairsError):
             _check_pairs(lines, pair_starts, index_base)
             raise
@@ -128,6 +129,7 @@ def _parse_all_lines(lines: Lines, pair_offsets_in_data: np.ndarray, index_base:
     min_width: minimum number of columns of the matrix.
     """
     # Each pair has two tokens, the index and the value, with a colon between them.
+    # `text` has the bytes of the pairs, and blanks in place of everything else.
     n_tokens, text = _count_tokens(lines, pair_offsets_in_data)
     colons_before = np.concatenate(([0], np.cumsum(text == COLON)))
     n_pairs = colons_before[lines.ends] - colons_before[pair_offsets_in_data]
@@ -180,6 +182,7 @@ def _count_tokens(lines: Lines, pair_offsets_in_data: np.ndarray) -> tuple[np.nd
     np.subtract.at(edges, lines.ends, 1)
     text[np.cumsum(edges[:-1], dtype=np.int8) == 0] = SPACE
 
+    # A comment after the pairs reaches to the end of its line.
     for start in np.flatnonzero(text == COMMENT).tolist():
         line = int(np.searchsorted(lines.starts, start, side="right")) - 1
         text[start : lines.ends[line]] = SPACE
@@ -197,7 +200,8 @@ def _parse_blank_separated_numbers(text_bytes: np.ndarray) -> np.ndarray:
 
     text_bytes: bytes of the numbers.
     """
-    # Build an Arrow array with one string from the bytes, without a copy.
+    # Build an Arrow array with one string from the bytes, without a copy. Its three buffers are
+    # the validity (none), the offsets of the string's start and end, and the bytes.
     offsets = pa.py_buffer(np.array([0, len(text_bytes)], np.int64))
     strings = pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(text_bytes)])
     tokens = pc.ascii_split_whitespace(pc.ascii_trim_whitespace(strings)).values
@@ -305,6 +309,7 @@ def read_vw(
     is_weighted: bool | None = None
     fault = "has no '|' (is this a libsvm file?) or several namespaces; number the features across namespaces first."
     for lines, heads, X in read_heads_and_pairs(path, _VW_HEAD, fault, int(one_based), n_features, rows_per_block, b""):
+        # A head is "label weight tag". The weight and the tag may be missing.
         words = [head.split() for head in heads]
         weights = [_parse_weight(words_of_row[1:2]) for words_of_row in words]
         if is_weighted is None:
@@ -313,6 +318,7 @@ def read_vw(
         if is_weighted:
             given_or_1 = [1.0 if weight is None else weight for weight in weights]
             row_weights = np.array(given_or_1)
+        # The label is the first word, or "" if the head is empty.
         fields = ["".join(words_of_row[:1]) for words_of_row in words]
         yield Block(X, parser.parse(fields, lines), row_weights, width_stated=n_features is not None)
 

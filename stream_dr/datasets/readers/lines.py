@@ -72,6 +72,7 @@ class LabelParser:
         """
         if self._kind is None:
             self._kind = _infer_target_kind(label_fields)
+        # `parse` converts one field, and `build` makes Targets of all converted fields.
         parse, build = {
             "class": (self._parse_label, class_targets),
             "multilabel": (self._parse_labels, multilabel_targets),
@@ -281,6 +282,7 @@ def _open_zip_member(archive: str, member: str) -> IO[bytes]:
     """
     packed = zipfile.ZipFile(archive)
     files = [info.filename for info in packed.infolist() if not info.is_dir()]
+    # Without a name, the only file of the archive is meant.
     if not member and len(files) == 1:
         member = files[0]
     if member not in files:
@@ -461,6 +463,7 @@ def open_text_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.
     """
     suffix = Path(str(path)).suffix.lower()
     if _is_utf8(encoding) and "!" not in str(path) and suffix not in (".xz", ".zip"):
+        # Opened and closed only to raise SourceMissing if there is no such file.
         open_decompressed(path).close()
         with pa.input_stream(str(path), compression=_COMPRESSION.get(suffix)) as stream:
             yield stream

@@ -71,6 +71,8 @@ class _NpyArrayReader:
 
         The last part may have fewer rows. Raises MalformedInput if the file is too short.
         """
+        # An array stored by columns is read as a whole, because its rows are not contiguous.
+        # The file has the elements of the transposed array.
         if self._by_columns:
             whole = self._read_next_rows_flat(self.shape[0]).reshape(self.shape[::-1]).T
             yield from (whole[start : start + rows_per_piece] for start in range(0, len(whole), rows_per_piece))
@@ -136,6 +138,7 @@ def read_npy(
         Y = None
         if labels is not None:
             Y = _open_target_reader(files, labels)
+        # Rows and targets are read in pieces of the same number of rows.
         rows_per_block = min(array.piece_row_count(rows_per_block) for array in (X, Y) if array is not None)
         yield from _combine_into_blocks(path, X.pieces(rows_per_block), X.shape[0], Y, target, rows_per_block)
 
@@ -173,7 +176,7 @@ def read_npz(
     with refuse_damaged, open_decompressed(path) as file, zipfile.ZipFile(file) as archive:
         arrays = [name.removesuffix(".npy") for name in archive.namelist()]
 
-    is_sparse = {"format", "shape", "data"} <= set(arrays)
+    is_sparse = {"format", "shape", "data"} <= set(arrays)  # as scipy.sparse.save_npz writes them
     labels = labels or label
     if labels is None and "y" in arrays:
         labels = "y"
@@ -243,6 +246,7 @@ def _combine_into_blocks(
 
     kind = target_kind
     row = 0
+    # Without targets, each piece of rows is combined with None.
     target_pieces = itertools.repeat(None) if target_reader is None else target_reader.pieces(rows_per_piece)
     for X, y in zip(row_pieces, target_pieces, strict=False):
         try:
@@ -401,6 +405,7 @@ def _parse_targets_variable(values: Rows) -> Targets:
     """
     Y = values.toarray() if sp.issparse(values) else np.asarray(values)
 
+    # An array of objects is a MATLAB cell array, whose cells hold strings.
     if Y.dtype == object:
         if not all(np.size(cell) for cell in Y.ravel()):
             raise InvalidTargets("a label is an empty cell; leave those rows out.")

@@ -113,6 +113,7 @@ def read_arff(
         names = read_mulan_label_names(labels)
     else:
         names = list(labels or [])
+    # `chosen` has the attributes that hold labels. `names` is empty if only `label` is given.
     chosen = names
     label_parser = None
     if label is not None:
@@ -152,6 +153,7 @@ def read_arff_header(path: FileName) -> ArffHeader:
         match = _ATTRIBUTE.match(text)
         if match is None:
             lines.fail(0, "an attribute needs a name and a type.")
+        # The name is in single quotes, in double quotes or without quotes: groups 1, 2 and 3.
         name = next(group for group in match.groups()[:3] if group is not None)
         names.append(name.replace("\\", ""))
         types.append(match.group(4).strip())
@@ -270,5 +272,6 @@ class _ArffRowParser:
             for word in row:
                 if word not in ("0", "1", "0.0", "1.0"):
                     lines.fail(i, f"{word!r} of a label is neither 0 nor 1.")
+        # Y (lines, labels) is True where the line has the label.
         Y = np.array([[word[0] == "1" for word in row] for row in label_values_of_lines])
         return indicator_targets(Y, self._names)

@@ -67,6 +67,7 @@ class DocumentTopics:
             raise MalformedInput(f"{path} holds no topics; its lines are `TOPIC document 1`.", file=str(path))
         documents = np.concatenate(all_documents)
         codes = np.concatenate(all_codes)
+        # Sort by document and then by code, so that the topics of a document are contiguous.
         order = np.lexsort((codes, documents))
         self.labels = tuple(code_by_topic)
         self._documents = documents[order]
@@ -83,9 +84,11 @@ class DocumentTopics:
         high = np.searchsorted(self._documents, document_numbers, side="right")
         counts = high - low
         indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        # `picks` has the indices low, low + 1, …, high − 1 of each document, one after the other.
         picks = np.repeat(low - indptr[:-1], counts) + np.arange(indptr[-1])
 
         present = counts > 0
+        # `present` may be left out (None) if every row has a target.
         absent_or_none = None if present.all() else present
         return Targets("multilabel", self.labels, self._codes[picks], indptr, present=absent_or_none)
 

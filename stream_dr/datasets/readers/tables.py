@@ -75,6 +75,7 @@ def read_parquet(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per
         with errors_as_malformed_input(path, "is not to be read", *_ERRORS):
             batches = file.iter_batches(rows_per_block, columns=columns)
         categories = declared_categories(file).intersection(features or ())
+        # The file's metadata say which columns were dictionaries (categories) in Arrow.
         batches = (encode_categories(batch, categories) for batch in batches)
         yield from split_batches_into_blocks(path, batches, features, roles, rows_per_block)
 
@@ -171,6 +172,7 @@ def _read_cursor_in_blocks(path: FileName, cursor: sqlite3.Cursor, roles: Column
     types = choose_column_types(first, features or (), roles)
     types = {name: types.get(name, first.schema.field(name).type) for name in names}
 
+    # The first rows (`piece`) are converted again, now with the chosen types.
     batches = (_convert_rows_to_batch(path, names, piece, types) for piece in chain([piece], pieces))
     yield from split_batches_into_blocks(path, batches, features, roles, rows_per_block)
 
@@ -240,6 +242,7 @@ def read_duckdb(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_
         duckdb.connect(file, read_only=True, config={"enable_external_access": False}) as database,
     ):
         listed = database.sql("SELECT table_schema, table_name FROM information_schema.tables").fetchall()
+        # `tables` has the schema and the name of each table, by the name that users write.
         tables = {}
         for schema, name in listed:
             shown = name if schema == "main" else f"{schema}.{name}"
