@@ -139,28 +139,34 @@ def arrow_from_targets(targets: Targets) -> tuple[str, pa.Array]:
     Labels become Arrow strings, integers or bools. Raises InvalidTargets if no Arrow type has all
     integer labels.
     """
-    # Numbers become a column of numbers, or a column of lists of k numbers.
+    # `absent` (rows,) is True for rows without a target. pyarrow takes such a mask as a numpy
+    # array for a column of numbers, and as an Arrow array (`mask`) for a column of lists.
     absent = None
     mask = None
     if targets.present is not None:
         absent = ~targets.present
         mask = pa.array(absent)
+
+    # Numbers become a column of numbers, or a column of lists of k numbers.
     if targets.values is not None:
         if targets.values.shape[1] == 1:
             return "target", pa.array(targets.values[:, 0], mask=absent)
         return "target", vector_column(targets.values, mask)
 
-    # Targets of one label per row become a column of labels.
-    # Without labels, the type of the column would be null.
+    # Arrow would give a column without labels the type null, so its type is set here.
     if targets.labels:
         label_values = label_column(targets.labels)
     else:
         label_values = pa.array([], pa.string())
+
+    # Targets of one label per row (`indptr` is None) become a column of labels.
+    # A code is the index of the row's label, −1 for a row without a target.
     if targets.indptr is None:
         codes = pa.array(targets.codes, mask=targets.codes < 0)
         return "label", label_values.take(codes)
 
-    # Several labels for each row become a column of lists.
+    # Several labels for each row become a column of lists. `flat` has the labels of all rows, and
+    # row i has those from offsets[i] up to offsets[i + 1].
     flat = label_values.take(pa.array(targets.codes))
     offsets = pa.array(targets.indptr.astype(np.int32))
     return "labels", pa.ListArray.from_arrays(offsets, flat, mask=mask)
@@ -211,6 +217,8 @@ def _continuous_targets(target_column: pa.Array) -> Targets:
 
     Each row has one number, or each row has a list of k numbers. A null is a row without a target.
     """
+    # `flat` is the column of the numbers of all rows, k numbers for each row.
+    # The array under a column of lists may be longer than the column, so it is cut.
     k = 1
     flat = target_column
     if pa.types.is_fixed_size_list(target_column.type):
@@ -262,6 +270,8 @@ def feature_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     if not names:
         raise SchemaMismatch("the batch has no features: send features, or indices and values, or numeric columns.")
     refuse_pandas_index(names)
+
+    # A feature with a reserved name, such as `weight`, comes as the column `feature:weight`.
     features = []
     for name in names:
         if _PREFIXED_OR_RESERVED.fullmatch(name):
@@ -282,6 +292,7 @@ def prefix_features(batch: pa.RecordBatch, stream_features: Sequence[str], to_le
     columns = batch.schema.names
     renamed = []
     for field in batch.schema:
+        # `column` is the name with the prefix if the name is reserved, and else the name itself.
         name = field.name
         column = column_of_feature(name)
         is_reserved = column != name and column not in columns
@@ -317,6 +328,7 @@ def check_columns_fit_layout(column_names: list[str]) -> None:
         repeated = next(name for i, name in enumerate(column_names) if name in column_names[:i])
         raise SchemaMismatch(f"column {repeated} comes twice; name each column once.", column=repeated)
 
+    # A batch with one column for each feature has none of these columns, and always fits.
     present = [name for name in ("features", "indices", "values") if name in column_names]
     if not present:
         return
@@ -352,6 +364,7 @@ def dense_rows(column: pa.Array) -> np.ndarray:
             _refuse_null_entries(column)
         if is_number_type(kind.value_type):
             X = number_array(column, "features")
+    # Lists of length 0 would be rows without a feature.
     if X is None or (X.shape[1] == 0 and len(X)):
         message = f"column features is {kind}; it must be a list of numbers a row. {feature_hint('features')}"
         raise SchemaMismatch(message, column="features")
@@ -389,6 +402,8 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None) -> "sp.csr_ma
     InvalidIndex
         An index is negative or repeated in a row, or is too large for `declared_width`.
     """
+    # Row i has the entries from indptr[i] up to indptr[i + 1], in both columns.
+    # So the first offset that differs is the end of the first row whose lists differ in length.
     indices, indptr = _sparse_entries(batch, "indices")
     values, value_indptr = _sparse_entries(batch, "values")
     differing = np.flatnonzero(indptr != value_indptr)
@@ -464,8 +479,9 @@ def _sparse_entries(batch: pa.RecordBatch, name: str) -> tuple[pa.Array, np.ndar
     _check_list_type(column.type, name, feature_hint(name))
     refuse_nulls(column, name)
 
-    # Cut the values to those of the column, without a kernel, which is fast for one row.
-    # If the column is a slice of a longer array, its first offset may be larger than 0.
+    # Row i has the values from indptr[i] up to indptr[i + 1]. If the column is a slice of a longer
+    # array, indptr[0] may be larger than 0. The values are then cut, and indptr starts from 0.
+    # No Arrow kernel is used, because a kernel is slow for a batch of one row.
     if len(column):
         indptr = view_of_numbers(column.offsets)
     else:
@@ -513,6 +529,7 @@ def read_arrow(stream_or_file: BytesLike, max_unpacked_bytes: int | None = None)
     max_unpacked_bytes : int or None
         Limit on the size after decompression, see `read_checked_messages`. None means no limit.
     """
+    # Check the messages first. Their list is not needed, because pyarrow reads the bytes again.
     view = strip_file_header_footer(memoryview(stream_or_file).cast("B"))
     read_checked_messages(view, max_unpacked_bytes)
 
@@ -584,6 +601,7 @@ def block_from_arrow(
     to_learn : bool
         True to refuse a column `weight` if the stream has a feature `weight`.
     """
+    # Without `prefix_features`, a feature called `weight` would be read as the rows' weights.
     batch = _join_batches(batches)
     if stream_features:
         batch = prefix_features(batch, stream_features, to_learn)
@@ -646,6 +664,7 @@ def arrow_from_block(block: Block) -> pa.RecordBatch:
     of features of sparse rows was declared, it is stored in the entry "n_features" of the schema's
     metadata.
     """
+    # A caller's own source may give targets that are not parsed yet.
     columns = arrow_feature_columns(block)
     if block.y is not None:
         if isinstance(block.y, Targets):
@@ -681,6 +700,7 @@ def _join_batches(batches: EventBatches) -> pa.RecordBatch:
     if not batches:
         raise SchemaMismatch("no record batch was given; an event holds at least one, of any number of rows.")
 
+    # `read_arrow` has validated its batches, and returns them with the type ValidatedBatches.
     if not isinstance(batches, ValidatedBatches):
         for part in batches:
             refuse_unsupported_types(part.schema)

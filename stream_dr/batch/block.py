@@ -110,6 +110,7 @@ class Block(NamedTuple):
         if names is None or self.names is None or self.names == names:
             return self
 
+        # `places` has the present column of each name.
         places = {name: i for i, name in enumerate(self.names)}
         missing = [name for name in names if name not in places]
         if missing or len(places) != len(names):
@@ -125,6 +126,8 @@ class Block(NamedTuple):
             raise SchemaMismatch(
                 f"the rows have {self.features} columns and {len(names)} names of columns; give one name a column."
             )
+
+        # Restore the form of a Block's rows: sorted indices in CSR rows, C order in dense rows.
         order = [places[name] for name in names]
         X = self.X[:, order]
         if self.sparse:
@@ -140,6 +143,7 @@ class Block(NamedTuple):
 
         row_indices: int64 indices of the rows.
         """
+        # A table stores each distinct text once. Drop the texts that only other rows have.
         if self.table:
             rows = drop_unused_texts(self.X.take(row_indices))
         else:
@@ -178,6 +182,7 @@ def check_finite(X: Rows) -> None:
 
     X: (rows, features), dense or CSR. A table is not checked.
     """
+    # `values` are the stored values: (rows, features) of a dense X, (entries,) of a CSR matrix.
     # A table was checked when it was created.
     if isinstance(X, np.ndarray):
         values = X
@@ -193,7 +198,8 @@ def check_finite(X: Rows) -> None:
         smallest = float(np.minimum.reduce(values, axis=None))
         if largest <= LARGEST and smallest >= -LARGEST:
             return
-        # Search for the first invalid value.
+        # Search for the first invalid value. `where` is its index in `values`.
+        # The comparison is False for NaN, so its negation finds NaN, too.
         sizes = np.abs(values.astype(np.float64))
         where = np.argwhere(~(sizes <= LARGEST))[0]
     if is_sparse(X):
@@ -257,6 +263,8 @@ def as_ids(ids: Any, n_rows: int) -> Ids:
             given = f"ids of type {type(ids).__name__}"
         raise SchemaMismatch(f"{given} were given for {n_rows} rows; give a list of one id a row.", column="ids")
 
+    # The first id decides the type of all ids. The test with `is` refuses bools, which Python
+    # counts as integers.
     values = [id.item() if isinstance(id, np.generic) else id for id in ids]
     kind: type = str
     if values and type(values[0]) is int:

@@ -93,7 +93,9 @@ def refuse_missing_values(parsed_request: ParsedJson) -> None:
     target = parsed_request.get("target")
 
     # Check rows that are objects with one value for each column. They may lack columns.
-    if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows) and not _is_sparse_row(rows[0]):
+    # Rows of another form cannot lack columns: sparse rows list their values, lists have one length.
+    are_objects = isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows)
+    if are_objects and not _is_sparse_row(rows[0]):
         keys = set(chain.from_iterable(rows))
         n_values = sum(map(len, rows))
         _refuse_too_many_gaps(len(rows), len(keys), n_values, "columns")
@@ -108,6 +110,7 @@ def refuse_missing_values(parsed_request: ParsedJson) -> None:
 
 def _refuse_too_many_gaps(n_rows: int, n_columns: int, n_present: int, column_noun: str) -> None:
     """Raise LimitExceeded unless enough values of a table are present."""
+    # All numbers count values. For each present value, one missing value is allowed.
     needed = (n_rows + COLUMN_OVERHEAD_IN_VALUES) * n_columns
     limit = 2 * n_present + MAX_MISSING_VALUES
     if needed > limit:
@@ -192,6 +195,7 @@ def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -
         return Block(np.empty((0, declared_width or 0)))
 
     # All rows must have the same type: list, object or text.
+    # `odd` is the index of the first row of another type than row 0, or None.
     row_type = type(parsed_rows[0])
     odd = next((i for i, row in enumerate(parsed_rows) if type(row) is not row_type), None)
     if row_type not in (list, dict, str) or odd is not None:
@@ -243,6 +247,7 @@ def _values_in_name_order(row_objects: list[JsonObject], feature_names: tuple[st
 
     Raises SchemaMismatch if a row lacks a name or has an additional name.
     """
+    # `row.keys() ^ known` are the names that only the row or only row 0 has.
     known = set(feature_names)
     for i, row in enumerate(row_objects):
         if row.keys() != known:
@@ -273,7 +278,8 @@ def _csr_from_row_objects(row_objects: list[JsonObject], declared_width: int | N
         value_lists.append(values)
     _refuse_non_numbers(value_lists)
 
-    # Join the rows to the three arrays of a CSR matrix.
+    # Join the rows to the three arrays of a CSR matrix. Row i has the entries from indptr[i] up to
+    # indptr[i + 1].
     indptr = np.cumsum([0, *map(len, index_lists)])
     all_indices = np.array(list(chain.from_iterable(index_lists)))
     all_values = np.array(list(chain.from_iterable(value_lists)), dtype=np.float64)
@@ -307,6 +313,7 @@ def _targets_from_json(parsed_request: JsonObject, n_rows: int) -> Targets | Non
             given = len(entries)
         raise InvalidTargets(f'{n_rows} rows but {given} under "{key}"; send one entry a row.')
 
+    # The first rows with labels decide: lists of labels (multilabel), or one label a row (class).
     if key == "target":
         return _targets_from_numbers(entries)
     types = {type(v) for v in entries if v is not None}

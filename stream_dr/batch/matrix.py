@@ -87,7 +87,8 @@ def as_matrix(table: pa.Table | pa.RecordBatch) -> RowsAndNames:
     Raises NotNumeric, which names the columns without numbers. Raises InvalidRows if two columns
     have the same name, or if the vectors of a column differ in length.
     """
-    # Convert each column, and refuse the table if a column has no numbers.
+    # Convert each column, and refuse the table if a column has no numbers. A part is an array
+    # (rows,) of a column of numbers, or (rows, length) of a column of vectors.
     names = table.schema.names
     parts: list[np.ndarray] = []
     refused: dict[str, pa.DataType] = {}
@@ -148,7 +149,9 @@ def number_array(column: pa.Array | pa.ChunkedArray, column_name: str) -> np.nda
     if is_vector_type(kind):
         return _vector_array(column, column_name)
 
-    # Replace extension types by the values that they store. A dictionary is a category.
+    # Convert other columns to a type that is handled above, and call this function again: extension
+    # types to the type in which they are stored, all other numbers to float64.
+    # A dictionary-encoded column is a category, and not numbers, so the result is None.
     if isinstance(kind, pa.BaseExtensionType):
         return number_array(column.cast(kind.storage_type), column_name)
     if is_numeric_type(kind) or pa.types.is_null(kind):
@@ -163,7 +166,8 @@ def _vector_array(vectors: pa.Array | pa.ChunkedArray, column_name: str) -> np.n
     """
     refuse_nulls(vectors, column_name)
 
-    # Vectors of a fixed size have one length. They are cut without a kernel, which is fast for one row.
+    # `flat` has the numbers of all vectors, row after row. Vectors of a fixed size are cut without
+    # an Arrow kernel, because a kernel is slow for a batch of one row.
     if isinstance(vectors, pa.FixedSizeListArray):
         width = vectors.type.list_size
         flat = vectors.values.slice(vectors.offset * width, len(vectors) * width)
@@ -185,6 +189,7 @@ def _common_length(vectors: pa.Array | pa.ChunkedArray, column_name: str) -> int
     """
     if pa.types.is_fixed_size_list(vectors.type):
         return int(vectors.type.list_size)
+    # A null has the length −1. `rows` are the rows that have a vector.
     lengths = pc.list_value_length(vectors).fill_null(-1).to_numpy()
     rows = np.flatnonzero(lengths >= 0)
     if not len(rows):
@@ -250,6 +255,7 @@ def view_of_numbers(array: pa.Array) -> np.ndarray:
     kind = _NUMPY_TYPES[array.type.id]
     if not len(array):
         return np.empty(0, kind)
+    # An Arrow array of numbers has two buffers: the mask of nulls, and the numbers.
     numbers = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
     numbers.setflags(write=False)
     return numbers
@@ -286,6 +292,7 @@ def as_rows(X: Any) -> RowsAndNames:
     elif (table := as_table(X)) is not None:
         rows, names = as_matrix(table)
     else:
+        # Columns prepared for a feature map raise an error. X is else a list or of unknown type.
         refuse_table(X)
         rows = _as_float_matrix(X)
     check_finite(rows)
@@ -310,7 +317,8 @@ def _as_float_matrix(X: ArrayLike) -> np.ndarray:
     except ValueError as e:
         raise InvalidRows(f"rows are not a table ({e}); give every row the same number of features.") from e
 
-    # numpy makes an array without dimensions of an object that is no list of rows.
+    # numpy makes an array without dimensions, of type object or text, of an object that is no list
+    # of rows.
     if array.ndim == 0 and array.dtype.kind in "OSU":
         if isinstance(X, str | PathLike):
             raise NotNumeric(f"X is the text {str(X)[:80]!r}; stream_dr.fit(estimator, path, label=…) reads files.")
@@ -323,6 +331,7 @@ def _as_float_matrix(X: ArrayLike) -> np.ndarray:
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as e:
+            # numpy raises TypeError for an object that is no number, and ValueError for a text.
             kind = InvalidRows
             if isinstance(e, TypeError):
                 kind = NotNumeric
@@ -362,7 +371,7 @@ def table_from_arrow(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
         batch = pa.concat_batches(parts)
     refuse_pandas_index(batch.schema.names)
 
-    # Refuse columns of unsupported types.
+    # Refuse columns of unsupported types. The error names all of them.
     refused = [field for field in batch.schema if not is_table_type(field.type)]
     if refused:
         listed = ", ".join(f"column {field.name} is {field.type}" for field in refused)
@@ -484,10 +493,13 @@ def _table_column(column: pa.Array) -> pa.Array:
 
     column: array of a type for which `is_table_type` is true, and not of vectors.
     """
-    # Convert categories and texts.
+    # Convert categories and texts to dictionary-encoded texts. A table tells the two apart by the
+    # flag `ordered`, which is set only for texts.
     kind = column.type
     if pa.types.is_dictionary(kind):
-        # Convert each distinct value once: many rows may share one long text.
+        # Convert each distinct value once: many rows may share one long text. The values may also be
+        # numbers or dates, which become texts here. The new code of a row is looked up by the
+        # position of its old code in `used`.
         used = column.indices.unique().drop_null()
         values = column.dictionary
         if kind.value_type == pa.string_view():  # Arrow cannot take items of this type.
@@ -508,6 +520,7 @@ def _table_column(column: pa.Array) -> pa.Array:
         return column
 
     # Convert numbers. If an integer is too large for float64, the column becomes texts.
+    # `fmax` ignores NaN, which stands for nulls here.
     numbers = _float_column(column)
     if not pa.types.is_integer(kind):
         return numbers
@@ -525,6 +538,7 @@ def _split_vector_column(name: str, column: pa.Array) -> list[tuple[str, pa.Arra
 
     name: name of the column of vectors.
     """
+    # A column of nulls alone has no vector, so that no column is returned.
     length = 0
     if column.null_count < len(column):
         length = _common_length(column, name)
