@@ -94,8 +94,7 @@ def refuse_missing_values(parsed_request: ParsedJson) -> None:
 
     # Check rows that are objects with one value for each column. They may lack columns.
     # Rows of another form cannot lack columns: sparse rows list their values, lists have one length.
-    are_objects = isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows)
-    if are_objects and not _is_sparse_row(rows[0]):
+    if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows) and not _is_sparse_row(rows[0]):
         keys = set(chain.from_iterable(rows))
         n_values = sum(map(len, rows))
         _refuse_too_many_gaps(len(rows), len(keys), n_values, "columns")

@@ -140,6 +140,7 @@ def check_targets_unambiguous(passed_targets: object, parsed_targets: Targets) -
 def _read_targets(y: Any, allowed_kinds: Sequence[str], settled_kind: str | None) -> Targets:
     """Return the Targets of y.
 
+    allowed_kinds: kinds that the estimator can learn. They decide how whole floats are read.
     settled_kind: kind that the caller or an earlier batch has decided, or None.
     """
     if type(y) not in (np.ndarray, list):
@@ -147,8 +148,10 @@ def _read_targets(y: Any, allowed_kinds: Sequence[str], settled_kind: str | None
     if not isinstance(y, np.ndarray):
         return _targets_of_items(y, allowed_kinds, settled_kind)
 
-    # Read a single column as one target for each row.
-    if y.ndim == 2 and y.shape[1] == 1 and (settled_kind != "multilabel" or y.dtype.kind in "SUO"):
+    # Read a single column as one target for each row. If the kind is "multilabel", a column of
+    # numbers is an indicator matrix of one label instead.
+    is_column = y.ndim == 2 and y.shape[1] == 1
+    if is_column and (settled_kind != "multilabel" or y.dtype.kind in "SUO"):
         y = y[:, 0]
     if y.ndim == 2:
         return _targets_of_matrix(y, settled_kind)

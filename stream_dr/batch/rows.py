@@ -448,10 +448,11 @@ def as_source(source: object) -> Source:
     if isinstance(source, Source):
         return source
 
+    # A tuple is one batch, unless its first item is itself a batch (a tuple or a Block).
     if isinstance(source, tuple) and 0 < len(source) <= 3 and not isinstance(source[0], tuple | Block):
-        # A tuple is one batch. If its X is an iterator, the error below names the iterator.
         if not isinstance(source[0], Iterator):
             return RepeatableBatches([source])
+        # If the X of a batch is an iterator, the error below names the iterator.
         source = source[0]
     if isinstance(source, Iterator):
         raise InvalidParameter(

@@ -385,8 +385,8 @@ def table_from_array(X: Any, names: tuple[str, ...] | None = None) -> pa.RecordB
 def column_family(column: pa.Array) -> str:
     """Return the family of a table's column: "number", "date" or "text".
 
-    Values of one family can be compared. "" is returned if all values are missing, except for a
-    category.
+    Values of one family can be compared. If all values are missing, the family is not known, and ""
+    is returned. A category is always of the family "text".
     """
     kind = column_kind(column.type)
     if column.null_count == len(column) and kind != "category":

@@ -261,8 +261,9 @@ def _reencode_dictionary(column: pa.DictionaryArray) -> tuple[tuple[Label, ...],
     if indices.null_count:
         indices = indices.cast(pa.int64()).fill_null(-1)
 
-    # The index −1 of a row without a label takes the last code.
+    # The index −1 of a row without a label takes the last code, −1. Unsigned indices cannot be −1.
     code_of = np.append(code_of, np.int32(-1))
+    # `used` has the codes that occur, in order of appearance. `codes` has the new code of each row.
     used, codes = renumber_codes(code_of[view_of_numbers(indices)], len(labels))
     return tuple(labels[i] for i in used.tolist()), codes
 

@@ -451,6 +451,8 @@ def _add_independent_landmarks(nystroem_map: Nystroem, landmarks: Landmarks, can
     landmarks: landmarks so far.
     candidate_rows: (rows, features), rows to add.
     """
+    # `factor` is the Cholesky factor L of the landmarks' kernel matrix. The coordinates of rows are
+    # such that their inner products with the rows of L are the kernel values with the landmarks.
     # The remainder is the kernel matrix of the parts of the rows outside the landmarks' span.
     n = len(landmarks.factor)
     room = nystroem_map.max_landmarks - n
@@ -484,6 +486,7 @@ def _add_independent_landmarks(nystroem_map: Nystroem, landmarks: Landmarks, can
     rows = candidate_rows[new].astype(np.float64)
     if n:
         rows = stack_rows(landmarks.rows, rows, width)
+    # `fields` are the three arrays in which a Landmarks stores its rows.
     fields = stored_row_fields(pad_with_zero_columns(rows, width))
     return Landmarks(landmarks.seen, landmarks.picked, width, factor, *fields)
 

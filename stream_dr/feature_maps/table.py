@@ -524,6 +524,7 @@ def maps_without_statistics(table_map: TableMap, state: TableState, rows: pa.Rec
         has_gap = values is None or values.null_count > 0
         if column.kind == "text" and table_map.words.idf and has_text:
             return False
+        # SIZES has the kinds of numbers and dates, whose missing values are filled.
         if column.kind in SIZES and table_map.impute == "mean" and has_gap:
             return False
     return True

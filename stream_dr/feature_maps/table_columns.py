@@ -296,6 +296,8 @@ class TableColumn(NamedTuple):
         check_dtype_and_shapes(self, np.int64, counts=(n_counts,), places=(n_places,))
         check_within(self, 0, ROW_COUNT_LIMIT, "counts")
 
+        # `hashed` and `missing` are indices of numeric columns, or −1 if there is no such column.
+        # Only categories are hashed, and only encoded columns mark missing values.
         hashed_wrong = self.hashed >= 0 and self.kind != "category"
         missing_wrong = self.missing >= 0 and not self.is_encoded
         if hashed_wrong or missing_wrong:

@@ -459,6 +459,8 @@ def barycentric_weights(rows: Rows, landmarks: Rows, neighbour_indices: np.ndarr
     n, k = neighbour_indices.shape
     weights = np.empty((n, k))
 
+    # Let G (k, k) be the inner products of a row's differences to its k landmarks. The closest
+    # mean has the weights w that minimise wᵀ G w and sum to 1: w is G⁻¹ 1, divided by its sum.
     # Handle the rows in chunks, so that temporary arrays have at most about SEARCH_CHUNK values.
     step = max(1, SEARCH_CHUNK // (k * max(k, landmarks.shape[1])))
     for start in range(0, n, step):
@@ -469,6 +471,7 @@ def barycentric_weights(rows: Rows, landmarks: Rows, neighbour_indices: np.ndarr
         # The weights then do not depend on the unit of the rows' values.
         trace = np.einsum("nii->n", gram)
         gram /= np.where(trace > 0, trace, 1.0)[:, None, None]
+        # Add the regularisation to the diagonals. Without any, the matrices may be singular.
         gram[:, np.arange(k), np.arange(k)] += max(reg, k * EPS)
         ones = np.ones((len(gram), k, 1))
         weights[part] = np.linalg.solve(gram, ones)[:, :, 0]

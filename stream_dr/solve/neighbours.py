@@ -252,7 +252,8 @@ def _squared_distances_to_landmarks(rows: Rows, landmarks_shifted_if_sparse: Row
     rows: (rows, features), dense or CSR.
     landmarks_shifted_if_sparse: (r, features), r sampled rows of the stream. If the landmarks are
         sparse, the caller has already subtracted `shift` from them.
-    shift: (features,). If the landmarks are sparse, this function subtracts `shift` from the rows.
+    shift: (features,), medians of the landmarks. If the landmarks are sparse, this function subtracts
+        `shift` from the rows. The formula for sparse rows is more accurate for rows near zero.
     """
     if not sp.issparse(landmarks_shifted_if_sparse):
         if sp.issparse(rows):
@@ -429,8 +430,10 @@ class Graph(NamedTuple):
         Parameter t of the heat kernel exp(−d²/t), the weight of an edge of length d. None means
         that all edges have weight 1.
     neighbours : int
-        Number of neighbours of a row, without the row itself. The number is k with the edge rule
-        "or" and k − 1 with the edge rule "average". It is 0 if the graph was made with a radius.
+        Number of neighbours of a row, without the row itself. With the edge rule "or", which keeps
+        the weight of one-sided edges, the number is k. With "average", which halves it, a row is
+        one of its own k neighbours, so the number is k − 1. It is 0 if the graph was made with a
+        radius.
     one_sided : float
         Factor for the weight of a one-sided edge. An edge is one-sided if only one of its two rows
         counts as a neighbour of the other row.
@@ -509,7 +512,15 @@ def neighbourhood_graph(
 def _find_edges(
     rows: Rows, k: int, include_self: bool, radius: float | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the two rows and the squared length of each edge, and each row's squared radius."""
+    """Return the edges of a neighbourhood graph.
+
+    Returns four arrays: the first row of each edge, its second row, its squared length, and the
+    squared distance (r,) within which each of the r rows has its neighbours.
+
+    k: number of neighbours of a row. Not used if there is a radius.
+    include_self: True to count a row as one of its own neighbours.
+    radius: largest distance of neighbours, or None.
+    """
     r = rows.shape[0]
     if radius is not None:
         starts, ends = landmark_index_pairs_within(rows, radius)
