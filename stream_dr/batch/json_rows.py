@@ -93,7 +93,7 @@ def refuse_missing_values(parsed_request: ParsedJson) -> None:
     target = parsed_request.get("target")
 
     # Check rows that are objects with one value for each column. They may lack columns.
-    # Rows of another form cannot lack columns: sparse rows list their values, lists have one length.
+    # Other rows cannot lack columns: sparse rows list their values, and lists have one length.
     if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows) and not _is_sparse_row(rows[0]):
         keys = set(chain.from_iterable(rows))
         n_values = sum(map(len, rows))
@@ -312,7 +312,7 @@ def _targets_from_json(parsed_request: JsonObject, n_rows: int) -> Targets | Non
             given = len(entries)
         raise InvalidTargets(f'{n_rows} rows but {given} under "{key}"; send one entry a row.')
 
-    # The first rows with labels decide: lists of labels (multilabel), or one label a row (class).
+    # Lists of labels are multilabel targets, and single labels are class targets.
     if key == "target":
         return _targets_from_numbers(entries)
     types = {type(v) for v in entries if v is not None}

@@ -497,9 +497,8 @@ def _table_column(column: pa.Array) -> pa.Array:
     # flag `ordered`, which is set only for texts.
     kind = column.type
     if pa.types.is_dictionary(kind):
-        # Convert each distinct value once: many rows may share one long text. The values may also be
-        # numbers or dates, which become texts here. The new code of a row is looked up by the
-        # position of its old code in `used`.
+        # Convert each distinct value once: many rows may share one long text. The values may also
+        # be numbers or dates, which become texts here. `used` are the codes that some row has.
         used = column.indices.unique().drop_null()
         values = column.dictionary
         if kind.value_type == pa.string_view():  # Arrow cannot take items of this type.

@@ -96,6 +96,8 @@ class FlatbufferTable:
     """
 
     def __init__(self, buffer: memoryview, table_offset: int) -> None:
+        # A table begins with its distance from its vtable, which comes before it in the buffer.
+        # The vtable begins with its own size in bytes, and has the offset of each field.
         self._buffer = buffer
         self._table_offset = table_offset
         self._vtable = table_offset - struct.unpack_from("<i", buffer, table_offset)[0]
@@ -136,6 +138,7 @@ class FlatbufferTable:
         A hostile vector may refer to one table several times. The table is then yielded several
         times.
         """
+        # Each element of the vector is a reference of 4 bytes to a table.
         at, count = self._vector_place(field_index)
         for place in range(at, at + 4 * count, 4):
             yield FlatbufferTable(self._buffer, self._follow_reference(place))
@@ -166,6 +169,8 @@ class FlatbufferTable:
 
     def _field(self, field_index: int) -> int:
         """Return the offset of a field's value in the buffer, 0 if it is absent."""
+        # After 4 bytes of sizes, the vtable has an entry of 2 bytes for each field. An entry is the
+        # offset of the value in the table, or 0. Fields after the end of the vtable are absent.
         entry = 4 + 2 * field_index
         if entry + 2 > self._size:
             return 0
@@ -260,6 +265,8 @@ def read_checked_messages(stream: memoryview, max_unpacked_bytes: int | None = N
     messages: list[Message] = []
     try:
         for message in _messages(stream):
+            # The first message must be the schema, and later ones must be data.
+            # The checker raises an error if a type is not supported or a limit is exceeded.
             expected: tuple[int, ...] = (_SCHEMA,)
             if messages:
                 expected = (_DICTIONARY, _RECORD_BATCH)
@@ -292,12 +299,15 @@ def checked_footer_row_counts(arrow_file: memoryview, messages: list[Message]) -
     """
     begin = _footer_offset(arrow_file)
     checker = _MessageChecker(None)
-    # The footer has the offsets of messages in the file.
-    # `begin` is an offset in the stream, which starts at byte 8 of the file.
+    # The footer has the offsets of messages in the file. `m.begin` is the offset of a message in the
+    # stream, which starts at byte 8 of the file. `rows` has the number of rows by the offset.
     expected_dictionaries = [m.begin + 8 for m in messages if m.kind == _DICTIONARY]
     rows = {m.begin + 8: m.header.number_or_zero(0, "<q") for m in messages if m.kind == _RECORD_BATCH}
 
     # Read the footer's schema and its lists of dictionaries and record batches.
+    # The last 10 bytes of the file are the footer's length and the marker ARROW1.
+    # Numbers of fields (4, 1, 2 and 3) are those of the table Footer in Arrow's File.fbs.
+    # An element of the lists has 3 words of 8 bytes. The first word is the offset of a message.
     try:
         footer = FlatbufferTable.root(arrow_file[begin:-10])
         checker.metadata_bytes = len(arrow_file) - 10 - begin
@@ -349,6 +359,8 @@ def _messages(stream: memoryview) -> Iterator[Message]:
         if length == 0:
             break
 
+        # A message has metadata, then a body of `size` bytes.
+        # Numbers of fields (1, 2 and 3) are those of the table Message in Arrow's Message.fbs.
         metadata = stream[at : at + length]
         at += length
         root = FlatbufferTable.root(metadata)
@@ -361,6 +373,7 @@ def _messages(stream: memoryview) -> Iterator[Message]:
         yield Message(begin, kind, header, root, length, body)
         at += size
 
+    # Bytes of zero after the end are padding.
     if any(stream[at:]):
         raise MalformedInput(f"{len(stream) - at} bytes follow the end of the Arrow stream; send one stream a request.")
 
@@ -377,6 +390,8 @@ class _MessageChecker:
     """
 
     def __init__(self, max_unpacked_bytes: int | None) -> None:
+        # Totals over all messages so far. Parts are columns and metadata entries, and `_text_bytes`
+        # are the bytes that the metadata needs for them. `_bytes` and `_buffer_bytes` are unpacked.
         self._max_bytes = max_unpacked_bytes
         self.metadata_bytes = 0
         self._messages = 0
@@ -386,6 +401,7 @@ class _MessageChecker:
         self._text_bytes = 0
         self._values = 0
         self._buffer_bytes = 0
+        # Name of the column, and unpacked number of bytes, by the id of the dictionary.
         self._column_of_dictionary: dict[int, str] = {}
         self._dictionaries: dict[int, int] = {}
 
@@ -403,6 +419,7 @@ class _MessageChecker:
         if message.kind == _SCHEMA:
             self.check_schema(header)
         elif message.kind == _DICTIONARY:
+            # Fields of the table DictionaryBatch: 0 is the id, 1 the values, 2 True for a delta.
             dictionary_id = header.number_or_zero(0, "<q")
             rows = header.table(1)
             if header.number_or_zero(2, "<B"):
@@ -421,6 +438,7 @@ class _MessageChecker:
 
         # Add the message to the totals, and compare the totals with the limits.
         self._messages += 1
+        # The schema is a message too, so one more message than MAX_BATCHES is allowed.
         self._enforce_limit(self._messages, MAX_BATCHES + 1, "record batches and dictionaries; join them")
         self._bytes += size
         self._enforce_limit(self._bytes, self._max_bytes, "bytes once unpacked; send fewer rows a request")
@@ -460,6 +478,8 @@ class _MessageChecker:
 
         Raises SchemaMismatch if the field's type is not supported.
         """
+        # Fields of the table Field in Arrow's Schema.fbs: 0 is the name, 2 the code of the type,
+        # 4 the dictionary encoding, 5 the nested fields, 6 the metadata.
         text = field.text(0)
         self._count_entries(1, len(text))
         try:
@@ -473,8 +493,8 @@ class _MessageChecker:
         if self.check_metadata(field, 6):
             kind = "of an extension type"
 
-        # Read up to two nested fields, because a supported type has at most one.
-        # The elements of a list are no lists.
+        # Read up to two nested fields, because a supported type has at most one: a list has one, for
+        # its elements, and other types have none. The elements of a list are no lists.
         inner = list(islice(field.vector_of_tables(5), 2))
         shown = kind
         is_supported = kind in _SUPPORTED and len(inner) == (kind in _LISTS)
@@ -539,6 +559,7 @@ class _MessageChecker:
         for offset, length in buffers:
             if offset < 0 or length < 0 or offset + length > len(message_body):
                 raise MalformedInput("a buffer lies outside its Arrow message; write the stream anew.")
+            # A buffer of less than 8 bytes has no room for an unpacked size.
             size: int = length
             if packed and length >= 8:
                 size = struct.unpack_from("<q", message_body, offset)[0]
@@ -628,6 +649,7 @@ def refuse_invalid_batches(batches: Sequence[pa.RecordBatch], max_view_bytes: in
         max_view_bytes = _MAX_VIEW_BYTES * len(batches)
     try:
         # Check the sizes of buffers by Arrow's quick validation. The next checks rely on them.
+        # `validate` raises pa.ArrowInvalid, which becomes MalformedInput below.
         for batch in batches:
             batch.validate()
         _limit_string_view_bytes(batches, max_view_bytes)
@@ -661,6 +683,7 @@ def _non_numeric_arrays(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]
     for number, field in enumerate(batch.schema):
         if field.type.id in _NUMERIC:
             continue
+        # Yield the column, and then the elements or the dictionary inside, as long as there are any.
         array = batch.column(number)
         while True:
             yield field.name, array

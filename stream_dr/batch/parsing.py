@@ -66,6 +66,7 @@ def parse_targets(
             f"target={requested_kind!r} was given; rows so far had {earlier_kind} targets. Pass those with "
             f"target={earlier_kind!r}, or start anew."
         )
+    # `settled` is the kind that earlier batches or the caller have decided. None: y decides it.
     settled = earlier_kind
     if not settled and requested_kind != "auto":
         settled = requested_kind
@@ -97,6 +98,7 @@ def parse_target_array(y: np.ndarray, target_kind: str = "auto") -> Targets:
     target_kind: kind of the targets. "auto" means that the type and the values decide the kind.
         With "auto", a vector of floats is read as labels if all floats are whole numbers or NaN.
     """
+    # An estimator that takes only "class" or "continuous" reads whole floats as labels.
     is_float_vector = y.size == len(y) and y.dtype.kind == "f"
     kinds = KINDS
     if is_float_vector and target_kind == "auto":
@@ -129,6 +131,7 @@ def check_targets_unambiguous(passed_targets: object, parsed_targets: Targets) -
     """
     if isinstance(passed_targets, Targets) or not parsed_targets.rows:
         return
+    # For an unknown estimator, `parse_targets` reads such numbers as measurements.
     values = parsed_targets.values
     if values is not None and values.shape[1] == 1 and np.all(values == np.floor(values)):
         raise InvalidTargets(
@@ -220,7 +223,8 @@ def _targets_of_items(items: list[Any], allowed_kinds: Sequence[str], settled_ki
     types = set(map(type, items))
     # A bool and a difference of times count as numbers in Python and numpy, but not here.
     are_numbers = types.isdisjoint({bool, np.timedelta64}) and all(issubclass(kind, numbers.Real) for kind in types)
-    # Of integers alone, numpy would make floats if no type of its own holds all.
+    # Python's own integers go to `_targets_of_objects`, which keeps them exact: numpy would make
+    # floats of large ones.
     are_numbers &= bool(types - {int})
     if are_numbers and all(issubclass(kind, numbers.Integral) for kind in types):
         return _targets_of_labels([int(v) for v in items], settled_kind)
@@ -250,6 +254,7 @@ def _targets_of_objects(items: list[Any], allowed_kinds: Sequence[str], settled_
 
 def _targets_of_collections(rows: list[Any], allowed_kinds: Sequence[str], settled_kind: str | None) -> Targets:
     """Return the Targets of lists of labels or of numbers, one list for each row."""
+    # Vectors of floats are measurements. Integers and texts are labels, unless the kind says else.
     if settled_kind != "continuous" and not _is_float_table(rows):
         return multilabel_targets(rows)
     try:
@@ -258,6 +263,7 @@ def _targets_of_collections(rows: list[Any], allowed_kinds: Sequence[str], settl
         raise TargetKindMismatch(
             "lists of several lengths were given; this model was started with numbers. Pass a row of numbers a row."
         ) from e
+    # numpy makes one dimension of sets and missing rows. `multilabel_targets` reads or refuses them.
     if table.ndim == 1:
         return multilabel_targets(rows)
     return _read_targets(table, allowed_kinds, settled_kind)
@@ -287,6 +293,7 @@ def _is_float_table(rows: list[Any]) -> bool:
 
 def _targets_of_matrix(y: np.ndarray, settled_kind: str | None) -> Targets:
     """Return the Targets of an array (rows, k) of numbers."""
+    # numpy has no type for Decimals. The comparison with 0 and 1 below needs numbers.
     if y.dtype == object and any(isinstance(v, Decimal) for v in y.flat):
         y = y.astype(np.float64)
     if y.dtype.kind in "SUO":
@@ -318,6 +325,7 @@ def _targets_of_floats(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind
     if not np.all(np.abs(values) <= LARGEST):
         raise InvalidTargets("Input y contains NaN or infinity; targets must be finite.")
     whole = bool(np.all(values == np.floor(values)))
+    # Estimators that learn from all kinds read floats as measurements. `one_label` is False then.
     one_label = "class" in allowed_kinds and not {"multilabel", "continuous"} <= set(allowed_kinds)
 
     # Floats are measurements if that is decided, or if they cannot be labels.
@@ -337,6 +345,7 @@ def _targets_of_floats(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind
             "Unknown label type: continuous. Targets are numbers that are not whole; this model takes labels: "
             "pass str, int, bool or whole numbers, or start a new model."
         )
+    # NaN, a row without a target, cannot be an integer. `class_targets` makes integers of the others.
     check_float_labels_exact(y[present])
     if present.all():
         return _targets_of_labels(y.astype(np.int64), settled_kind)
@@ -351,6 +360,7 @@ def _targets_of_labels(labels: np.ndarray | list[Any], settled_kind: str | None)
         items = list(labels)
         _refuse_text_for_numbers(items, settled_kind)
         present = np.array([item is not None for item in items], dtype=bool)
+        # `continuous_targets` converts the objects to floats. None becomes NaN.
         values = np.fromiter(items, dtype=object, count=len(items))
         return continuous_targets(values, present)
     if settled_kind == "multilabel":

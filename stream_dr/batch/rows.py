@@ -132,6 +132,7 @@ def open_rows(X: Any) -> Any:
     A single column of vectors or texts becomes an Arrow table. A single column of numbers is
     returned unchanged, because its rows lack a second dimension.
     """
+    # A numpy array with one dimension of texts or objects becomes a list of rows.
     if isinstance(X, np.ndarray):
         if X.ndim == 1 and X.dtype.kind in "OUT":
             return X.tolist()
@@ -156,6 +157,7 @@ def open_rows(X: Any) -> Any:
     if isinstance(frame, narwhals.Series):
         if frame.dtype.is_numeric() or frame.dtype == narwhals.Boolean:
             return X
+        # A column of texts or vectors becomes a frame, under the name that the map `text` expects.
         frame = frame.alias("text").to_frame()
     if isinstance(frame, narwhals.DataFrame):
         native = frame.to_native()
@@ -163,7 +165,7 @@ def open_rows(X: Any) -> Any:
             return native
         return frame.to_arrow().select(frame.columns)
 
-    # Convert other objects with Arrow's interface.
+    # Convert other objects with Arrow's interface. An object of known length is one table in memory.
     is_stream = isinstance(X, ArrowStream)
     if isinstance(X, ArrowArray) or (is_stream and isinstance(X, Sized)):
         return pa.table(X)
@@ -263,7 +265,8 @@ def column_of_values(values: list[Any], column_name: str) -> pa.Array:
     try:
         return infer_array(values)
     except (pa.ArrowException, OverflowError) as e:
-        # NaN values are dropped, because NaN is not equal to itself.
+        # For the message, find the first row whose value has another type than the first value.
+        # Missing values have no type. NaN is dropped by the comparison: it is not equal to itself.
         present = [(row, value) for row, value in enumerate(values) if value is not None and value == value]
         row, value = present[0]
         first = type(value)
@@ -371,6 +374,7 @@ def drop_column(block: Block, name: str) -> Block:
     """
     if isinstance(block.X, TableStream):
         block = block._replace(X=as_table(block.X))
+    # `take_target_column` removes the column. It raises SchemaMismatch if there is no such column.
     try:
         rows = take_target_column(block._replace(y=name)).X
     except SchemaMismatch:
@@ -416,6 +420,7 @@ class RepeatableBatches:
         after: position before the first batch to yield.
         until: position of the last batch to yield. None yields up to the last batch.
         """
+        # A stream of tables is one batch of the source, but has a position for each of its tables.
         position = -1
         for number, batch in enumerate(self._batches):
             for block in batches(_batch_as_block(batch, number)):

@@ -100,6 +100,8 @@ class Schema(NamedTuple):
         TargetKindMismatch, InvalidTargets
             The batch has other targets than the stream.
         """
+        # Bring the block to the columns known so far. At the end, bring it to the columns of the new
+        # schema, which may have more.
         block = self.conform(block)
         if block.table:
             schema = self._add_table(block.X)
@@ -158,6 +160,7 @@ class Schema(NamedTuple):
         """
         if not block.names or not self.names:
             return
+        # `sent` has the names of the columns that the block has in addition to its features.
         sent = []
         if block.weights is not None:
             sent.append("weight")
@@ -188,6 +191,7 @@ class Schema(NamedTuple):
                     f"batch has {block.features} features; {self.stated} are stated for this stream (by its first shards or "
                     f"n_features). Send {self.stated} columns, or start another stream."
                 )
+            # Only sparse rows have a declared width, because only they may get wider later.
             stated = 0
             if block.sparse:
                 stated = self.stated
@@ -230,6 +234,7 @@ class Schema(NamedTuple):
                 f"{list(names[:5])} …. Leave them out."
             )
 
+        # Kinds that are known replace "", and the rows decide the kinds that are still "".
         # All columns of a stream with the layout "named" are numbers.
         kinds = dict.fromkeys(names, "")
         if self.layout == "named":
@@ -252,6 +257,7 @@ class Schema(NamedTuple):
                 )
             return self._replace(target_kind="continuous", outputs=n_columns)
 
+        # Labels of one stream have one type, that of the known labels or of the allowed labels.
         check_label_type(self.labels or self.allowed_labels, targets.labels)
         check_labels_allowed(self.allowed_labels, targets.labels)
         return self._replace(target_kind=targets.kind).add_labels(targets.labels)
@@ -281,6 +287,7 @@ def apply_deltas(schema: Schema, deltas: Iterable[str]) -> Schema:
 
     deltas: changes of the schema, oldest first. Each is a JSON text that `schema_delta` returned.
     """
+    # JSON has lists and no tuples. The labels of a change are only the new ones.
     for text in deltas:
         changed = json.loads(text)
         for name, value in changed.items():

@@ -55,6 +55,7 @@ def sparse_as_csr(X: Any) -> "sp.csr_matrix":
     matrix = X
     if X.format != "csr":
         matrix = _convert_to_csr(X)
+    # `canonical` is True if the indices of each row are sorted and distinct. Invalid ones raise.
     canonical = has_canonical_indices(matrix, matrix.shape, "row")
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
@@ -157,7 +158,9 @@ def _convert_to_csr(X: Any) -> "sp.csr_matrix":
     The indices are checked before the conversion. Raises InvalidIndex if the index arrays are not
     valid.
     """
-    # Convert formats other than CSC and BSR to COO, whose row and column indices are checked.
+    # The results of `has_canonical_indices` are not used: it is called for the error that it raises.
+    # In CSC, columns take the place of rows, so the shape is reversed. BSR has indices of blocks.
+    # Other formats are converted to COO, which has a row index and a column index for each value.
     if X.format == "csc":
         has_canonical_indices(X, X.shape[::-1], "column")
     elif X.format == "bsr":
@@ -194,6 +197,7 @@ def has_canonical_indices(X: Any, shape: tuple[int, int], row_word: str) -> bool
     if indptr.dtype.kind != "i" or indices.dtype.kind != "i" or len(indptr) != shape[0] + 1:
         raise InvalidIndex(f"indptr must be {shape[0] + 1} integers, and indices integers; make the matrix anew.")
 
+    # Row i has the indices from indptr[i] up to indptr[i + 1], so indptr must not decrease.
     # For single rows, a ufunc's `reduce` is faster than the methods any, max and all.
     n_values = min(len(X.data), len(indices))
     if indptr[0] != 0 or indptr[-1] > n_values or np.logical_or.reduce(indptr[1:] < indptr[:-1]):
@@ -222,6 +226,7 @@ def _refuse_outside(indices: np.ndarray, indptr: np.ndarray, limit: int, row_wor
     # For single rows, a ufunc's `reduce` is faster than the methods min and max.
     if not len(indices) or (np.minimum.reduce(indices) >= 0 and np.maximum.reduce(indices) < limit):
         return
+    # `at` is the position of the first invalid index. In a CSC matrix the "row" is a column.
     at = int(np.argmax((indices < 0) | (indices >= limit)))
     row = row_of_entry(indptr, at)
     index = int(indices[at])

@@ -115,6 +115,7 @@ def table_batch(columns: Sequence[tuple[str, pa.Array]], n_rows: int) -> pa.Reco
     infinite or too large.
     """
     if not columns:
+        # A record batch without columns has a number of rows only if it is made of empty structs.
         empty = pa.array([{}] * n_rows, pa.struct([]))
         return pa.RecordBatch.from_struct_array(empty).replace_schema_metadata(MARK)
     names, arrays = zip(*columns, strict=True)
@@ -152,6 +153,7 @@ def drop_unused_texts(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return some rows of a table without the texts of other rows."""
     for i, (name, column) in enumerate(columns_by_name(rows).items()):
         if isinstance(column, pa.DictionaryArray):
+            # `used` are the codes of texts that some row has, and their positions are the new codes.
             used = column.indices.unique().drop_null().sort()
             codes = pc.index_in(column.indices, used)
             texts = column.dictionary.take(used)
@@ -219,6 +221,7 @@ def conform_table(rows: pa.RecordBatch, families: dict[str, str]) -> pa.RecordBa
     Raises SchemaMismatch if the rows have none of the named columns, or if a value cannot be
     converted.
     """
+    # Each column that is used is taken out of `given`, so that the columns without a family remain.
     given = columns_by_name(rows)
     if rows.num_rows and given and not given.keys() & families.keys():
         raise no_common_columns_error(tuple(families), tuple(given))
@@ -239,6 +242,7 @@ def table_to_dicts(rows: pa.RecordBatch) -> list[dict[str, Any]]:
 
     Dates are ISO texts. A missing value is None.
     """
+    # "" leaves a column as it is. Only dates are converted to texts.
     families = dict.fromkeys(rows.schema.names, "")
     for name, column in columns_by_name(rows).items():
         if column_family(column) == "date":
@@ -276,6 +280,7 @@ def fill_unknown_families(known_families: dict[str, str], rows: pa.RecordBatch) 
     families = dict(known_families)
     for name, column in columns_by_name(rows).items():
         if families[name]:
+            # Called for its error alone.
             convert_column(name, column, families[name])
         elif _has_only_iso_texts(column):
             families[name] = "date"
@@ -342,6 +347,7 @@ def fill_masked(X: Any) -> Any:
         X = np.ma.array(X)
     if not isinstance(X, np.ma.MaskedArray):
         return X
+    # NaN needs floats or objects: "biu" are bools and integers, "fc" floats and complex numbers.
     if X.dtype.kind in "biu":
         X = X.astype(np.float64)
     elif X.dtype.kind not in "fc":
@@ -410,17 +416,21 @@ def convert_column(name: str, column: pa.Array, family: str) -> pa.Array:
     if not own_family:
         return missing_column(family, len(column))
     if family == "text":
+        # Write each distinct number or date as text once. NaN stands for missing values, and is the
+        # last of the distinct values, so its code is masked and does not need a text.
         read = column_values(column)
         distinct, codes = np.unique(read.values, return_inverse=True)
         present = distinct[~np.isnan(distinct)].tolist()
         texts = [value_as_text(read.kind, value) for value in present]
         indices = pa.array(codes.astype(np.int32), mask=read.missing)
         return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()), ordered=True)
+    # A number is never a date, nor a date a number. Name the first row with a value.
     if own_family != "text":
         row = column.is_valid().index(True).as_py()
         raise _wrong_family_error(name, column, row, family)
 
-    # Parse each distinct text once.
+    # Parse each distinct text once. An empty text becomes a missing value.
+    # `code` is the index of the text, by which `take` finds the parsed value of each row.
     parse = _parse_number_or_boolean
     if family == "date":
         parse = _parse_iso_date

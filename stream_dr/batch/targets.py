@@ -55,6 +55,7 @@ def label_column(labels: Any) -> pa.Array:
     """
     if isinstance(labels, np.ndarray) and not labels.dtype.isnative:
         labels = labels.astype(labels.dtype.newbyteorder("="))
+    # Arrow infers int64 for integers, which overflows for those from 2**63 on. uint64 holds these.
     try:
         try:
             column = infer_array(labels)
@@ -114,6 +115,7 @@ def encode_plain_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray] | N
         if len(labels) >= MANY_ROWS and labels.dtype.kind in "iu":
             return None
         labels = labels.tolist()
+    # `distinct` has the labels in order of appearance, because a dict keeps its order.
     types = set(map(type, labels))
     if len(types) != 1 or not types <= {str, int, bool}:
         return None
@@ -141,8 +143,10 @@ def sort_row_codes(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, n
     first_keys = np.arange(rows) * wide
     keys = np.repeat(first_keys, np.diff(indptr)) + codes
     keys.sort()
+    # Equal keys are neighbours now, and only the first of them is taken.
     is_new = np.diff(keys, prepend=-1) > 0
 
+    # Split each key into the number of its row and its code.
     row, codes = np.divmod(keys[is_new], wide)
     indptr = np.searchsorted(row, np.arange(rows + 1))
     return codes.astype(np.int32), indptr
@@ -157,6 +161,8 @@ def renumber_codes(codes: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.nda
     codes: (rows,) old code of each row, below `n_labels`.
     n_labels: number of labels.
     """
+    # `first` has the first row of each distinct code, by which the codes are ordered.
+    # `number` maps old codes to new ones. Its last entry −1 is the one that the code −1 selects.
     used, first = np.unique(codes, return_index=True)
     used = used[np.argsort(first)]
     used = used[used >= 0]
@@ -190,6 +196,7 @@ def check_float_labels_exact(numbers: np.ndarray) -> None:
 
     numbers: whole floats.
     """
+    # `bits` is the number of binary digits of a float, one of which is not stored.
     bits = min(np.finfo(numbers.dtype).nmant + 1, 53)
     inexact = numbers[np.abs(numbers) >= 2.0**bits]
     if len(inexact):
@@ -216,6 +223,7 @@ def _whole_numbers(column: pa.Array, labels: Any) -> pa.Array:
 
 def _label_error(labels: Any) -> InvalidTargets:
     """Return the error for labels that no Arrow column of labels holds."""
+    # Texts and integers alone have a type of labels, so the reason is one of their values.
     items = [item for item in map(_python_value, labels) if item is not None]
     types = set(map(type, items))
     if types == {str}:
@@ -256,6 +264,7 @@ def _reencode_dictionary(column: pa.DictionaryArray) -> tuple[tuple[Label, ...],
     The new codes skip unused labels of the column's dictionary, and join repeated labels. The
     dictionary may have nulls.
     """
+    # `code_of` has the code of each entry of the dictionary, one code for repeated labels.
     labels, code_of = encode_labels(column.dictionary)
     indices = column.indices
     if indices.null_count:
@@ -326,6 +335,7 @@ class Targets(NamedTuple):
         if self.indptr is None:
             return self._replace(codes=self.codes[row_indices], present=present)
 
+        # `places` are the positions in `codes` of the selected rows' labels.
         indptr, places = select_entries(self.indptr, row_indices)
         return self._replace(codes=self.codes[places], indptr=indptr, present=present)
 
@@ -360,7 +370,8 @@ def select_entries(indptr: np.ndarray, row_indices: np.ndarray) -> tuple[np.ndar
     """
     counts = np.diff(indptr)[row_indices]
     taken = np.append(0, counts).cumsum()
-    # The entries of a selected row lie `shift` places further on in the original arrays.
+    # `taken` is the new indptr. The entries of selected row i lie shifts[i] places further on in the
+    # original arrays.
     shifts = indptr[row_indices] - taken[:-1]
     return taken, np.repeat(shifts, counts) + np.arange(taken[-1])
 
@@ -401,6 +412,7 @@ def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
     label_sets: collection of each row. None means that the row has no target, [] that it has a
         target without labels.
     """
+    # Rows of other types than list and tuple are sets, arrays, None or an error.
     present = None
     if not set(map(type, label_sets)) <= {list, tuple}:
         rows = [_row_labels(labels, i) for i, labels in enumerate(label_sets)]
@@ -408,6 +420,7 @@ def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
         for i in np.flatnonzero(~present).tolist():
             rows[i] = ()
         label_sets = rows
+    # `flat` has the labels of all rows. Row i has those from indptr[i] up to indptr[i + 1].
     flat = list(chain.from_iterable(label_sets))
     indptr = np.cumsum([0, *map(len, label_sets)])
     plain = encode_plain_labels(flat)
@@ -520,6 +533,7 @@ def drop_rows_without_target(block: Block) -> tuple[Block, int]:
 
     If all rows have a target, the block itself is returned.
     """
+    # Without targets, no row remains.
     if block.y is None:
         return block.take(np.arange(0)), block.rows
     present = block.y.present

@@ -47,10 +47,10 @@ from scipy.linalg import cholesky, qr, solve_triangular
 from stream_dr.errors import NotFinite
 
 EPS = float(np.finfo(np.float64).eps)
+"""Distance from 1 to the next float64."""
 
 SUM_ERROR = 1e-12
 """Relative rounding error of sums over very many rows."""
-"""Distance from 1 to the next float64."""
 
 
 class Eigenpairs(NamedTuple):
