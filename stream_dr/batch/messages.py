@@ -632,10 +632,11 @@ def refuse_unsupported_types(schema: pa.Schema) -> None:
 
 
 def refuse_invalid_batches(batches: Sequence[pa.RecordBatch], max_view_bytes: int | None = None) -> None:
-    """Raise an error if the record batches are invalid.
+    """Raise MalformedInput or LimitExceeded for invalid record batches.
 
-    Raises MalformedInput if an array points outside its buffers or does not pass Arrow's full
-    validation. Raises LimitExceeded if all string views together are longer than `max_view_bytes`.
+    MalformedInput means that an array points outside its buffers or does not pass Arrow's full
+    validation. LimitExceeded means that all string views together are longer than
+    `max_view_bytes`.
 
     Parameters
     ----------

@@ -130,10 +130,11 @@ def stack_rows(upper: Any, lower: Any, n_columns: int) -> Any:
         lower = sp.csr_matrix(lower)
     elif is_sparse(lower):
         lower = lower.toarray()
-    parts = [pad_with_zero_columns(X, n_columns) for X in (upper, lower)]
+    upper = pad_with_zero_columns(upper, n_columns)
+    lower = pad_with_zero_columns(lower, n_columns)
     if is_sparse(upper):
-        return sp.vstack(parts, format="csr", dtype=np.float64)
-    return np.vstack(parts, dtype=np.float64)
+        return sp.vstack([upper, lower], format="csr", dtype=np.float64)
+    return np.vstack([upper, lower], dtype=np.float64)
 
 
 def row_of_entry(indptr: np.ndarray, entry: int) -> int:

@@ -183,9 +183,7 @@ def transform(
             data, left_out = read_as.open_files_as_one([source]).only(opened.schema.names)
             if left_out:
                 say(f"note: columns that the stream does not have are left out: {', '.join(left_out)}")
-            missing: tuple[str, ...] = ()
-            if data.first is not None:
-                missing = opened.schema.missing_columns(data.first)
+            missing = opened.schema.missing_columns(data.first)
             if missing:
                 say(f"note: columns that the file does not have are taken as missing: {', '.join(missing)}")
 

@@ -268,13 +268,9 @@ class FileSource:
         """
         # Only tables have named columns, which are known from the first rows.
         # `extra` has the names of the columns that the file has and the caller does not want.
-        first = None
-        if self.format in TABLES and feature_names:
-            first = self.first
-        names = None
-        if first is not None:
-            names = first.names
-        extra = [name for name in names or () if name not in (feature_names or ())]
+        extra = []
+        if self.format in TABLES and feature_names and self.first is not None:
+            extra = [name for name in self.first.names or () if name not in feature_names]
         if not extra:
             return self, []
 
@@ -436,7 +432,7 @@ def _roles_from_options(options: Options) -> ColumnRoles:
 
 
 def _split_column_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return names, which may be separated by commas, as a tuple."""
+    """Return column names as a tuple, from a text with commas, a sequence or None."""
     if isinstance(names, str):
         return tuple(name.strip() for name in names.split(","))
     return tuple(names or ())

@@ -225,6 +225,7 @@ class Nystroem(FeatureMap):
         check_nu("nystroem", self.nu)
         if self.kernel not in KERNELS:
             raise InvalidParameter(f"kernel={self.kernel!r} of nystroem; it must be one of {', '.join(KERNELS)}.")
+        # `first` is the number of first rows from which the landmarks are drawn.
         first = self.first
         if first is not None:
             if not isinstance(first, int) or isinstance(first, bool) or first < self.max_landmarks:

@@ -254,10 +254,10 @@ def _table_too_wide_message(max_width: int, max_by_column: dict[str, int]) -> st
 
 
 def max_width_of_kinds(table_map: TableMap, kinds: dict[str, str]) -> int:
-    """Return the largest width that encoded rows can have, by what is known so far.
+    """Return the largest possible number of numeric columns that encode a table.
 
-    A feature map encodes each column of the table as one or several numeric columns. Rows may
-    still become wider if a column without a value so far turns out to have texts.
+    The number follows from the kinds that are known so far. Rows may need more numeric columns if
+    a column without a value so far turns out to have texts.
 
     kinds: kind of each column of the table by name, "" for a column without a value so far.
     """

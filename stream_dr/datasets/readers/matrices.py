@@ -199,7 +199,6 @@ def read_npz(
         Y = None
         if targets_path is not None:
             Y = _open_target_reader(files, targets_path)
-        if Y is not None:
             rows_per_block = Y.piece_row_count(rows_per_block)
         pieces = (X[start : start + rows_per_block] for start in range(0, X.shape[0], rows_per_block))
         yield from _combine_into_blocks(path, pieces, X.shape[0], Y, target, rows_per_block)
