@@ -131,6 +131,7 @@ class RiverTransformer(base.MiniBatchTransformer):
     supervised = False
 
     def __init__(self, estimator: Estimator, prefix: str | None = None) -> None:
+        # Each class sets `supervised`: False here, and True for estimators with targets.
         if bool(estimator.target_kinds) != self.supervised:
             verb = "takes no" if self.supervised else "needs"
             raise InvalidParameter(
@@ -151,7 +152,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         self._last_layout = RowLayout((), {})
 
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
-        """Learn one row, a dict of numbers by feature name."""
+        """Learn one row, which is a dict of numbers by feature name."""
         self._learn(self._dict_to_row(x, add_new_names=True))
 
     def learn_many(self, X: Any) -> None:
@@ -197,6 +198,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         selects some of the rows' own features, their names are returned.
         """
         # Information gain selects features of the rows. `_columns` has all names, in column order.
+        # Before the first row there are no components, and `columns_` cannot be read.
         learner = self.learner
         if n_components and isinstance(learner, InformationGain) and learner.feature_map is None:
             names = list(self._columns)
@@ -209,7 +211,8 @@ class RiverTransformer(base.MiniBatchTransformer):
 
     def _learn(self, rows: Rows, targets: list[RowTarget] | None = None) -> None:
         """Learn rows, and store the names of the columns in the learner."""
-        # `merge` compares these names with the names of another learner.
+        # `merge` compares these names with the names of another learner. `_columns` only grows, so
+        # the number of names tells if a name is new.
         self.learner.partial_fit(rows, targets)
         fitted = self.learner.fitted_
         if not self._columns_by_name and len(fitted.names or ()) != len(self._columns):
@@ -220,6 +223,8 @@ class RiverTransformer(base.MiniBatchTransformer):
 
         If nothing has been learned yet, there are no components.
         """
+        # Rows are a list of dicts if the estimator identifies columns by name, and CSR otherwise.
+        # CSR rows have no columns until a name has been learned.
         n_rows = len(rows) if self._columns_by_name else rows.shape[0]
         empty = np.empty((n_rows, 0))
         if not self._columns_by_name and rows.shape[1] == 0:
@@ -231,7 +236,10 @@ class RiverTransformer(base.MiniBatchTransformer):
             return empty
 
     def _with_open_width(self, rows: Rows) -> Rows | Block:
-        """Return rows of which later ones may have more columns."""
+        """Return rows as a Block whose number of columns may grow.
+
+        Rows that are dicts have no columns, and are returned unchanged.
+        """
         if self._columns_by_name:
             return rows
         return Block(rows, width_stated=False)
@@ -269,7 +277,9 @@ class RiverTransformer(base.MiniBatchTransformer):
         return self._layout_of_names(tuple(data_frame.columns), add_new_names).rows(values)
 
     def _layout_of_names(self, names: tuple[Hashable, ...], add_new_names: bool) -> RowLayout:
-        """Return the RowLayout, which has the column of each feature.
+        """Return the layout of rows with these names.
+
+        The layout (RowLayout) has the column of each name.
 
         names: names of the row's features.
         add_new_names: if true, each new name gets a column. If false, new names have no column.
@@ -278,16 +288,17 @@ class RiverTransformer(base.MiniBatchTransformer):
         # reused if a name got a column since, or if a name without a column needs one now.
         last = self._last_layout
         is_current = last.names == names and last.width == len(self._columns)
-        lacks_columns = len(last.columns) < len(names)
-        if not is_current or (add_new_names and lacks_columns):
-            if add_new_names:
-                # Sort new names, because random feature maps depend on the order of columns.
-                # The order of names in the dict then has no effect on the result.
-                for name in sorted(names, key=str):
-                    self._columns.setdefault(name, len(self._columns))
-            last = RowLayout(names, self._columns)
-            self._last_layout = last
-        return last
+        needs_columns = add_new_names and len(last.columns) < len(names)
+        if is_current and not needs_columns:
+            return last
+
+        # Sort new names, because random feature maps depend on the order of columns.
+        # The order of names in the dict then has no effect on the result.
+        if add_new_names:
+            for name in sorted(names, key=str):
+                self._columns.setdefault(name, len(self._columns))
+        self._last_layout = RowLayout(names, self._columns)
+        return self._last_layout
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Estimator]]:
@@ -309,9 +320,9 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
     supervised = True
 
     def learn_one(self, x: Mapping[Hashable, Any], y: RiverTarget) -> None:  # type: ignore[override]
-        """Learn one row, a dict of numbers, with its target.
+        """Learn one row with its target.
 
-        The keys of the dict are names of features.
+        The row is a dict of numbers by feature name.
         """
         self._learn(self._dict_to_row(x, add_new_names=True), [parse_river_target(y)])
 
@@ -338,9 +349,9 @@ class RiverClassifier(RiverSupervisedTransformer, base.MiniBatchClassifier):
         return True
 
     def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> Label | None:  # type: ignore[override]
-        """Return the most probable label of a row, a dict of numbers.
+        """Return the most probable label of a row.
 
-        Names that were never learned are ignored.
+        The row is a dict of numbers by feature name. Names that were never learned are ignored.
         """
         labels = self._labels(self._dict_to_row(x, add_new_names=False))
         if labels:
@@ -421,7 +432,7 @@ def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransforme
 
 
 def parse_river_target(river_target: RiverTarget) -> RowTarget:
-    """Convert river's target of a row to label or list.
+    """Return river's target of a row in an estimator's form.
 
     A dict of bools becomes the list of labels that are True. A dict of numbers becomes a list of
     numbers. Any other target is returned unchanged.
@@ -434,7 +445,8 @@ def parse_river_target(river_target: RiverTarget) -> RowTarget:
 
 
 def _frame_like(data_frame: Any, columns: Mapping[Any, Any]) -> Any:
-    """Return columns (rows,) as a data frame of the same library."""
+    """Return columns (rows,) as a frame of a given frame's library."""
+    # A pandas frame gets the same index. polars requires that names of columns are strings.
     if is_pandas(data_frame):
         return type(data_frame)(columns, index=data_frame.index)
     return type(data_frame)({str(name): values for name, values in columns.items()})

@@ -102,7 +102,7 @@ TARGET_COLUMNS = tuple(TARGET_COLUMN.values())
 
 
 def targets_from_arrow(batch: pa.RecordBatch) -> Targets | None:
-    """Return a batch's Targets, or None if absent.
+    """Return a batch's Targets, or None without target column.
 
     The target column is one of these:
 
@@ -147,13 +147,15 @@ def arrow_from_targets(targets: Targets) -> tuple[str, pa.Array]:
         absent = ~targets.present
         mask = pa.array(absent)
 
-    # Numbers become a column of numbers, or a column of lists of k numbers.
+    # `values` (rows, k) are the numbers of continuous targets, None for labels.
+    # One number for each row becomes a column of numbers, several become a column of lists.
     if targets.values is not None:
         if targets.values.shape[1] == 1:
             return "target", pa.array(targets.values[:, 0], mask=absent)
         return "target", vector_column(targets.values, mask)
 
-    # Arrow would give a column without labels the type null, so its type is set here.
+    # `label_values` has each distinct label once. Without labels, its type must be set, because
+    # Arrow would infer the type null.
     if targets.labels:
         label_values = label_column(targets.labels)
     else:
@@ -178,7 +180,7 @@ def vector_column(rows: np.ndarray, mask: pa.Array | None = None) -> pa.Array:
     mask: booleans (rows,), true for each row that becomes null. None without nulls.
     """
     width = rows.shape[1]
-    # Arrow cannot count the rows of lists that are all empty.
+    # Arrow computes the number of lists as numbers / width, so it cannot count empty lists.
     if not width:
         return pa.array([[]] * len(rows), pa.list_(pa.float64()))
     numbers = pa.array(np.ascontiguousarray(rows).ravel())
@@ -217,8 +219,8 @@ def _continuous_targets(target_column: pa.Array) -> Targets:
 
     Each row has one number, or each row has a list of k numbers. A null is a row without a target.
     """
-    # `flat` is the column of the numbers of all rows, k numbers for each row.
-    # The array under a column of lists may be longer than the column, so it is cut.
+    # `flat` has the numbers of all rows, k numbers for each row. If the column is a slice of a
+    # longer one, `values` has the numbers of the longer one, so those of other rows are cut off.
     k = 1
     flat = target_column
     if pa.types.is_fixed_size_list(target_column.type):
@@ -231,6 +233,7 @@ def _continuous_targets(target_column: pa.Array) -> Targets:
             column="target",
         )
 
+    # Decimals become floats in Arrow, because numpy would make Python objects of them.
     values = as_floats(flat).to_numpy(zero_copy_only=False).reshape(len(target_column), k)
     return continuous_targets(values, _present(target_column))
 
@@ -282,12 +285,13 @@ def feature_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def prefix_features(batch: pa.RecordBatch, stream_features: Sequence[str], to_learn: bool) -> pa.RecordBatch:
-    """Return a batch that marks the stream's features by their prefix.
+    """Return a batch with the prefix added to features of reserved names.
 
     A column `weight` becomes `feature:weight` if the stream has a feature `weight`, and the batch
     has no column `feature:weight`. Lists are not renamed, because no feature is a list.
 
-    to_learn: True to raise SchemaMismatch instead, because wrong rows would be learned for good.
+    to_learn: True to raise SchemaMismatch instead of renaming a column. If the column has the
+        weights of the rows, the model would learn wrong rows, and could not unlearn them.
     """
     columns = batch.schema.names
     renamed = []
@@ -295,8 +299,9 @@ def prefix_features(batch: pa.RecordBatch, stream_features: Sequence[str], to_le
         # `column` is the name with the prefix if the name is reserved, and else the name itself.
         name = field.name
         column = column_of_feature(name)
-        is_reserved = column != name and column not in columns
-        if is_reserved and name in stream_features and not pa.types.is_nested(field.type):
+        lacks_prefix = column != name and column not in columns
+        is_feature = name in stream_features and not pa.types.is_nested(field.type)
+        if lacks_prefix and is_feature:
             if to_learn:
                 raise SchemaMismatch(f"this stream has a feature called {name}. {feature_hint(name)}", column=name)
             name = column
@@ -332,7 +337,9 @@ def check_columns_fit_layout(column_names: list[str]) -> None:
     present = [name for name in ("features", "indices", "values") if name in column_names]
     if not present:
         return
+    # The hint is for a caller whose column `features`, `indices` or `values` is itself a feature.
     hint = feature_hint(present[0])
+    # `needed` are the columns with the rows. Dense rows are in `features`, sparse rows in two.
     needed = ["indices", "values"]
     if "features" in present:
         needed = ["features"]
@@ -356,6 +363,7 @@ def dense_rows(column: pa.Array) -> np.ndarray:
     Raises SchemaMismatch for another type. Raises InvalidRows for a null, or if the lists differ in
     length.
     """
+    # X stays None if the column has no lists of numbers.
     X = None
     kind = column.type
     if is_vector_type(kind):
@@ -364,7 +372,8 @@ def dense_rows(column: pa.Array) -> np.ndarray:
             _refuse_null_entries(column)
         if is_number_type(kind.value_type):
             X = number_array(column, "features")
-    # Lists of length 0 would be rows without a feature.
+    # Refuse lists of length 0, which would be rows without a feature. A batch without rows is
+    # allowed, because the length of its lists is not known.
     if X is None or (X.shape[1] == 0 and len(X)):
         message = f"column features is {kind}; it must be a list of numbers a row. {feature_hint('features')}"
         raise SchemaMismatch(message, column="features")
@@ -449,7 +458,7 @@ def arrow_feature_columns(block: Block) -> dict[str, pa.Array]:
 
 
 def _check_list_type(arrow_type: pa.DataType, column_name: str, hint: str) -> None:
-    """Raise SchemaMismatch unless a column has lists. Its message ends with the hint."""
+    """Raise SchemaMismatch unless a column has lists. Its message ends with `hint`."""
     if not (pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type)):
         message = f"column {column_name} is {arrow_type}; it must be a list a row. {hint}"
         raise SchemaMismatch(message, column=column_name)
@@ -482,6 +491,7 @@ def _sparse_entries(batch: pa.RecordBatch, name: str) -> tuple[pa.Array, np.ndar
     # Row i has the values from indptr[i] up to indptr[i + 1]. If the column is a slice of a longer
     # array, indptr[0] may be larger than 0. The values are then cut, and indptr starts from 0.
     # No Arrow kernel is used, because a kernel is slow for a batch of one row.
+    # A column without rows may lack the offset 0.
     if len(column):
         indptr = view_of_numbers(column.offsets)
     else:
@@ -628,6 +638,7 @@ def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None
     Raises SchemaMismatch if the columns fit none of the layouts. Raises WidthMismatch if the
     number of features of dense rows or of a table is not the declared number.
     """
+    # The metadata of the batch's schema may also declare the number of features.
     columns = batch.schema.names
     check_columns_fit_layout(columns)
     declared_width = _reconcile_n_features(batch.schema, declared_n_features)
@@ -664,9 +675,9 @@ def arrow_from_block(block: Block) -> pa.RecordBatch:
     of features of sparse rows was declared, it is stored in the entry "n_features" of the schema's
     metadata.
     """
-    # A caller's own source may give targets that are not parsed yet.
     columns = arrow_feature_columns(block)
     if block.y is not None:
+        # A caller's own source may give targets that are not parsed yet.
         if isinstance(block.y, Targets):
             targets = block.y
         else:
@@ -693,6 +704,7 @@ def _join_batches(batches: EventBatches) -> pa.RecordBatch:
     the record batches have different columns. Raises MalformedInput if a record batch is invalid, or
     if joining fails.
     """
+    # A table without rows may have no record batch, so one without rows is made.
     if isinstance(batches, pa.Table):
         batches = batches.to_batches() or pa.RecordBatch.from_pylist([], schema=batches.schema)
     if isinstance(batches, pa.RecordBatch):
@@ -770,6 +782,7 @@ def _read_id_column(batch: pa.RecordBatch) -> Ids | None:
         return None
     column = batch.column("id")
     kind = column.type
+    # uint64 is refused, because its largest integers are no int64.
     is_id_type = is_string_type(kind) or pa.types.is_integer(kind)
     if not is_id_type or kind == pa.uint64():
         raise SchemaMismatch(f"column id is {column.type}; it must be string or int64.", column="id")

@@ -110,7 +110,8 @@ class Block(NamedTuple):
         if names is None or self.names is None or self.names == names:
             return self
 
-        # `places` has the present column of each name.
+        # `places` has the current column index of each name. If no name is missing and the numbers
+        # of names differ, the block has unknown columns.
         places = {name: i for i, name in enumerate(self.names)}
         missing = [name for name in names if name not in places]
         if missing or len(places) != len(names):
@@ -122,6 +123,7 @@ class Block(NamedTuple):
                 f"batch lacks columns {missing[:5]}{hint} and has unknown columns {extra[:5]}; this stream has "
                 f"{len(names)} named columns. Send exactly those."
             )
+        # A Block that a caller has made may have more or fewer names than columns.
         if self.features != len(names):
             raise SchemaMismatch(
                 f"the rows have {self.features} columns and {len(names)} names of columns; give one name a column."
@@ -193,15 +195,18 @@ def check_finite(X: Rows) -> None:
     if not values.size:
         return
     # numpy would issue a warning for a signalling NaN. NaN is not within the bounds.
+    # For single rows, a ufunc's `reduce` is faster than the methods max and min.
     with np.errstate(invalid="ignore"):
         largest = float(np.maximum.reduce(values, axis=None))
         smallest = float(np.minimum.reduce(values, axis=None))
         if largest <= LARGEST and smallest >= -LARGEST:
             return
-        # Search for the first invalid value. `where` is its index in `values`.
-        # The comparison is False for NaN, so its negation finds NaN, too.
-        sizes = np.abs(values.astype(np.float64))
-        where = np.argwhere(~(sizes <= LARGEST))[0]
+        # Search for the first invalid value. `where` is its index in `values`: (row, column) of a
+        # dense X, (entry,) of a CSR matrix. `~(… <= …)` is also True for NaN.
+        magnitudes = np.abs(values.astype(np.float64))
+        where = np.argwhere(~(magnitudes <= LARGEST))[0]
+
+    # Raise an error that names the row and column of this value.
     if is_sparse(X):
         row = row_of_entry(X.indptr, where[0])
         column = int(X.indices[where[0]])
@@ -233,6 +238,7 @@ def as_weights(weights: ArrayLike | None, n_rows: int) -> np.ndarray | None:
     """
     if weights is None:
         return None
+    # Masked weights become NaN, which is refused below.
     try:
         array = np.asarray(fill_masked(weights), dtype=np.float64)
     except (TypeError, ValueError) as e:
@@ -263,17 +269,19 @@ def as_ids(ids: Any, n_rows: int) -> Ids:
             given = f"ids of type {type(ids).__name__}"
         raise SchemaMismatch(f"{given} were given for {n_rows} rows; give a list of one id a row.", column="ids")
 
-    # The first id decides the type of all ids. The test with `is` refuses bools, which Python
-    # counts as integers.
+    # Scalars of numpy become values of Python. The first id decides the type of all ids. The test
+    # with `is` refuses bools, which Python counts as integers.
     values = [id.item() if isinstance(id, np.generic) else id for id in ids]
     kind: type = str
     if values and type(values[0]) is int:
         kind = int
     for row, value in enumerate(values):
-        valid = type(value) is kind
-        if valid and kind is int:
+        own_type = type(value)
+        if own_type is not kind:
+            valid = False
+        elif kind is int:
             valid = -(2**63) <= value < 2**63
-        elif valid:
+        else:
             valid = is_valid_unicode(value)
         if not valid:
             raise SchemaMismatch(

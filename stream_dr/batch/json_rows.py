@@ -89,17 +89,19 @@ def refuse_missing_values(parsed_request: ParsedJson) -> None:
     """
     if not isinstance(parsed_request, dict):
         return
-    rows = parsed_request.get("rows")
+    rows: Any = parsed_request.get("rows")
     target = parsed_request.get("target")
 
     # Check rows that are objects with one value for each column. They may lack columns.
     # Other rows cannot lack columns: sparse rows list their values, and lists have one length.
-    if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows) and not _is_sparse_row(rows[0]):
+    are_objects = isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows)
+    if are_objects and not _is_sparse_row(rows[0]):
         keys = set(chain.from_iterable(rows))
         n_values = sum(map(len, rows))
         _refuse_too_many_gaps(len(rows), len(keys), n_values, "columns")
 
-    # `target` may have null for a row without a target. Such a null counts as a gap.
+    # An entry of `target` is a list of numbers, one number, or null for a row without a target.
+    # A null takes as much memory as the longest list, so it counts as a gap of this width.
     if isinstance(target, list):
         lengths = [len(entry) for entry in target if isinstance(entry, list)]
         n_numbers = sum(not isinstance(entry, list) and entry is not None for entry in target)
@@ -108,8 +110,13 @@ def refuse_missing_values(parsed_request: ParsedJson) -> None:
 
 
 def _refuse_too_many_gaps(n_rows: int, n_columns: int, n_present: int, column_noun: str) -> None:
-    """Raise LimitExceeded unless enough values of a table are present."""
-    # All numbers count values. For each present value, one missing value is allowed.
+    """Raise LimitExceeded unless enough values of a table are present.
+
+    n_present: number of values that the request has.
+    column_noun: word for columns in the error message.
+    """
+    # `needed` is the memory that the table takes, counted in values. It may have one missing value
+    # for each present value, and MAX_MISSING_VALUES more.
     needed = (n_rows + COLUMN_OVERHEAD_IN_VALUES) * n_columns
     limit = 2 * n_present + MAX_MISSING_VALUES
     if needed > limit:
@@ -126,23 +133,27 @@ def block_from_json(parsed_request: ParsedJson) -> Block:
     Raises MalformedInput, SchemaMismatch, InvalidRows, NotFinite, InvalidIndex, InvalidTargets or
     InvalidWeights.
     """
-    if not isinstance(parsed_request, dict) or not isinstance(parsed_request.get("rows"), list):
+    has_rows = isinstance(parsed_request, dict) and isinstance(parsed_request.get("rows"), list)
+    if not has_rows:
         raise MalformedInput('the JSON is not an object with a list under "rows"; send {"rows": [[0.1, 0.2]]}.')
     for key in parsed_request:
         if key not in _KEYS:
             raise SchemaMismatch(f"key {key!r} is unknown; the keys are {', '.join(_KEYS)}.", column=str(key))
 
-    # Convert the rows first. Weights, targets and ids need the number of rows.
+    # Convert the rows. The test with `is` refuses true and false, which Python counts as integers.
     rows = parsed_request["rows"]
     n_features = parsed_request.get("n_features")
-    if n_features is not None and (type(n_features) is not int or not 0 < n_features <= MAX_WIDTH):
+    is_width = type(n_features) is int and 0 < n_features <= MAX_WIDTH
+    if n_features is not None and not is_width:
         message = f"n_features is {n_features!r}; it must be a positive integer."
         raise SchemaMismatch(message, column="n_features")
     block = _rows_from_json(rows, n_features)
     check_finite(block.X)
 
+    # Convert the weights, targets and ids, of which there must be one for each row.
     weights = parsed_request.get("weights")
-    if weights is not None and (not isinstance(weights, list) or not {type(v) for v in weights} <= NUMBER_TYPES):
+    are_numbers = isinstance(weights, list) and {type(v) for v in weights} <= NUMBER_TYPES
+    if weights is not None and not are_numbers:
         raise InvalidWeights("weights are not a list of numbers; send one number ≥ 0 a row.")
     weights = as_weights(weights, len(rows))
     y = _targets_from_json(parsed_request, len(rows))
@@ -193,8 +204,8 @@ def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -
     if not parsed_rows:
         return Block(np.empty((0, declared_width or 0)))
 
-    # All rows must have the same type: list, object or text.
-    # `odd` is the index of the first row of another type than row 0, or None.
+    # All rows must have the same type: list, object or text. `odd` is the index of the first row of
+    # another type than row 0, or None. If it is None, the type of row 0 may still be wrong.
     row_type = type(parsed_rows[0])
     odd = next((i for i, row in enumerate(parsed_rows) if type(row) is not row_type), None)
     if row_type not in (list, dict, str) or odd is not None:
@@ -206,7 +217,8 @@ def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -
         )
 
     # Lists are dense rows, and texts are a table with one column.
-    # JSON objects are sparse rows, rows of a table, or dense rows with feature names.
+    # JSON objects are sparse rows. If not, they are dense rows with feature names if all values are
+    # numbers, and rows of a table otherwise.
     if row_type is list:
         return Block(_array_from_lists(parsed_rows))
     if row_type is str:
@@ -228,6 +240,7 @@ def _is_sparse_row(row: JsonObject) -> bool:
 
 
 def _array_from_lists(number_lists: list[list[ParsedJson]]) -> np.ndarray:
+    """Return lists of numbers of one length as an array (lists, length)."""
     width = len(number_lists[0])
     if width == 0:
         raise InvalidRows("row 0 has no features; send at least one number a row.", row=0)
@@ -246,7 +259,7 @@ def _values_in_name_order(row_objects: list[JsonObject], feature_names: tuple[st
 
     Raises SchemaMismatch if a row lacks a name or has an additional name.
     """
-    # `row.keys() ^ known` are the names that only the row or only row 0 has.
+    # `row.keys() ^ known` are the names that are only in the row or only in `feature_names`.
     known = set(feature_names)
     for i, row in enumerate(row_objects):
         if row.keys() != known:
@@ -259,6 +272,13 @@ def _values_in_name_order(row_objects: list[JsonObject], feature_names: tuple[st
 
 
 def _csr_from_row_objects(row_objects: list[JsonObject], declared_width: int | None) -> "sp.csr_matrix":
+    """Return sparse rows, which are JSON objects, as a CSR matrix.
+
+    row_objects: rows of the form {"indices": […], "values": […]}.
+    declared_width: number of columns of the matrix. If None, it is the largest index + 1.
+
+    Raises InvalidRows or InvalidIndex. The error names the row.
+    """
     # Check the keys, lengths and types of each row, so that an error names the row.
     index_lists = []
     value_lists = []
@@ -286,6 +306,7 @@ def _csr_from_row_objects(row_objects: list[JsonObject], declared_width: int | N
 
 
 def _refuse_non_numbers(value_lists: list[list[ParsedJson]]) -> None:
+    """Raise InvalidRows for the first value that is no number."""
     for i, row in enumerate(value_lists):
         if not set(map(type, row)) <= NUMBER_TYPES:
             j = next(j for j, v in enumerate(row) if type(v) not in NUMBER_TYPES)
@@ -293,7 +314,7 @@ def _refuse_non_numbers(value_lists: list[list[ParsedJson]]) -> None:
 
 
 def _targets_from_json(parsed_request: JsonObject, n_rows: int) -> Targets | None:
-    """Return the Targets of a request, or None if absent.
+    """Return the Targets of a request, or None without targets.
 
     Labels are under the key "labels", and numbers to regress on under the key "target".
 
@@ -330,7 +351,8 @@ def _targets_from_numbers(row_targets: list[ParsedJson]) -> Targets:
 
     Raises InvalidTargets for rows of different lengths or an entry that is no number.
     """
-    # Collect the numbers of each row that has a target. The first of these rows fixes the width.
+    # `table` has the numbers of each row that has a target. The first of these rows fixes their
+    # number, `width`. `present` (rows,) is True for these rows.
     present = np.array([target is not None for target in row_targets], dtype=bool)
     table: list[list[ParsedJson]] = []
     width = 1
@@ -341,9 +363,11 @@ def _targets_from_numbers(row_targets: list[ParsedJson]) -> Targets:
         if not table:
             width = len(numbers)
         table.append(numbers)
-        if width == 0 or len(numbers) != width or not set(map(type, numbers)) <= NUMBER_TYPES:
+        is_valid = width > 0 and len(numbers) == width and set(map(type, numbers)) <= NUMBER_TYPES
+        if not is_valid:
             raise InvalidTargets(f"the target of row {row} is not {width} number(s) as the others are.", row=row)
 
+    # Rows without a target get zeros. `reshape` keeps two dimensions if no row has a target.
     values = np.zeros((len(row_targets), width))
     values[present] = np.array(table, dtype=np.float64).reshape(-1, width)
     return continuous_targets(values, present)

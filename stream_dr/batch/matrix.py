@@ -139,6 +139,8 @@ def number_array(column: pa.Array | pa.ChunkedArray, column_name: str) -> np.nda
 
     column_name: name of the column, for error messages.
     """
+    # A single array of floats without nulls can be read without a copy. Otherwise `to_numpy` joins
+    # the chunks of a ChunkedArray, and makes NaN of nulls.
     kind = column.type
     if kind.id in _FLOATS:
         if isinstance(column, pa.Array) and not column.null_count:
@@ -150,8 +152,8 @@ def number_array(column: pa.Array | pa.ChunkedArray, column_name: str) -> np.nda
         return _vector_array(column, column_name)
 
     # Convert other columns to a type that is handled above, and call this function again: extension
-    # types to the type in which they are stored, all other numbers to float64.
-    # A dictionary-encoded column is a category, and not numbers, so the result is None.
+    # types to the type in which they are stored, all other numbers to float64 (`safe=False` rounds
+    # large ones). A dictionary-encoded column is a category, and not numbers.
     if isinstance(kind, pa.BaseExtensionType):
         return number_array(column.cast(kind.storage_type), column_name)
     if is_numeric_type(kind) or pa.types.is_null(kind):
@@ -175,7 +177,8 @@ def _vector_array(vectors: pa.Array | pa.ChunkedArray, column_name: str) -> np.n
         width = _common_length(vectors, column_name)
         flat = pc.list_flatten(vectors)
 
-    # Convert the numbers of all vectors at once.
+    # Convert the numbers of all vectors at once. If the elements of the vectors are themselves
+    # vectors, the result has two dimensions.
     numbers = number_array(flat, column_name)
     if numbers is None or numbers.ndim != 1:
         return None
@@ -183,13 +186,14 @@ def _vector_array(vectors: pa.Array | pa.ChunkedArray, column_name: str) -> np.n
 
 
 def _common_length(vectors: pa.Array | pa.ChunkedArray, column_name: str) -> int:
-    """Return the length of all vectors.
+    """Return the one length that all vectors of a column have.
 
-    Nulls are not counted. Raises InvalidRows if two lengths differ.
+    Nulls are ignored. The result is 0 if there is no vector. Raises InvalidRows if two lengths
+    differ.
     """
     if pa.types.is_fixed_size_list(vectors.type):
         return int(vectors.type.list_size)
-    # A null has the length −1. `rows` are the rows that have a vector.
+    # `lengths` (rows,) has −1 for a null. `rows` are the indices of rows that have a vector.
     lengths = pc.list_value_length(vectors).fill_null(-1).to_numpy()
     rows = np.flatnonzero(lengths >= 0)
     if not len(rows):
@@ -301,6 +305,8 @@ def as_rows(X: Any) -> RowsAndNames:
 
 def _is_number_type(kind: object) -> bool:
     """True for the types of pandas columns that numpy converts to numbers."""
+    # numpy's kinds: b is bool, i and u are integers, f is float, and c is complex, which is refused
+    # later. Of pandas' own types, only sparse columns go this way.
     return (isinstance(kind, np.dtype) and kind.kind in "biufc") or str(kind).startswith("Sparse")
 
 
@@ -309,6 +315,7 @@ def _as_float_matrix(X: ArrayLike) -> np.ndarray:
 
     The result is C-ordered. Raises InvalidRows or NotNumeric.
     """
+    # A masked array is a subclass of ndarray. Its masked values become NaN.
     try:
         if type(X) is np.ndarray:
             array = X
@@ -317,8 +324,8 @@ def _as_float_matrix(X: ArrayLike) -> np.ndarray:
     except ValueError as e:
         raise InvalidRows(f"rows are not a table ({e}); give every row the same number of features.") from e
 
-    # numpy makes an array without dimensions, of type object or text, of an object that is no list
-    # of rows.
+    # If X is no list of rows, numpy makes an array without dimensions, of Python objects (kind O),
+    # bytes (S) or text (U).
     if array.ndim == 0 and array.dtype.kind in "OSU":
         if isinstance(X, str | PathLike):
             raise NotNumeric(f"X is the text {str(X)[:80]!r}; stream_dr.fit(estimator, path, label=…) reads files.")
@@ -366,6 +373,7 @@ def table_from_arrow(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
     - SchemaMismatch if a column has an unsupported type. The error names all of these columns.
     - NotFinite for a number that is infinite or too large.
     """
+    # Join the record batches of a table. A table without rows may have no record batch.
     if isinstance(batch, pa.Table):
         parts = batch.to_batches() or [pa.RecordBatch.from_pylist([], schema=batch.schema)]
         batch = pa.concat_batches(parts)
@@ -398,10 +406,10 @@ def refuse_pandas_index(column_names: Iterable[str]) -> None:
 
 
 def columns_to_write(rows: pa.RecordBatch) -> dict[str, pa.Array]:
-    """Return the columns of a table by name, as they are written.
+    """Return a table's columns by name, in types for writing.
 
-    Texts are plain strings, and times have microseconds. Only categories stay dictionary-encoded,
-    so that `table_from_arrow` converts the columns back.
+    Texts become plain strings, and times are rounded to microseconds. Only categories stay
+    dictionary-encoded, because `table_from_arrow` reads any dictionary-encoded column as a category.
     """
     columns = columns_by_name(rows)
     for name, column in columns.items():
@@ -414,6 +422,7 @@ def columns_to_write(rows: pa.RecordBatch) -> dict[str, pa.Array]:
 
 def is_table_type(arrow_type: pa.DataType) -> bool:
     """True if `table_from_arrow` can convert columns of this Arrow type."""
+    # Vectors must have numbers or only nulls. The values of a category may have any other type.
     types = pa.types
     if is_vector_type(arrow_type):
         return is_numeric_type(arrow_type.value_type) or bool(types.is_null(arrow_type.value_type))
@@ -450,7 +459,8 @@ def read_table(X: Any, names: tuple[str, ...] | None = None) -> pa.RecordBatch:
         if table is not None:
             return table_from_arrow(table)
 
-        # Arrays of Python objects may have texts, so the type of each column is inferred.
+        # Arrays of Python objects may have texts, so the type of each column is inferred. Arrays of
+        # numbers and bools (numpy's kinds f, i, u and b) are read as they are.
         dense = np.asarray(fill_masked(X))
         if dense.dtype == object and dense.ndim == 2:
             names = names or default_column_names(dense)
@@ -459,7 +469,8 @@ def read_table(X: Any, names: tuple[str, ...] | None = None) -> pa.RecordBatch:
         if dense.dtype.kind in "fiub" and dense.ndim == 2:
             return table_from_array(dense, names)
 
-    # Convert sparse rows here. `as_rows` raises an error if X is no supported kind of rows.
+    # X is sparse, or of another kind than above. `as_rows` raises an error if X is no kind of rows.
+    # `table_from_array` raises the error for sparse rows.
     rows, _ = as_rows(X)
     return table_from_array(rows, names)
 
@@ -503,7 +514,9 @@ def _table_column(column: pa.Array) -> pa.Array:
         values = column.dictionary
         if kind.value_type == pa.string_view():  # Arrow cannot take items of this type.
             values = values.cast(pa.string())
+        # Every value can become a text, so no error needs the name of the column ("").
         texts = convert_column("", _table_column(values.take(used)), "text")
+        # `index_in` finds each row's value in `used`, and `take` the code of the value's text.
         codes = texts.indices.take(pc.index_in(column.indices, used))
         return pa.DictionaryArray.from_arrays(codes, texts.dictionary)
     if is_string_type(kind):
@@ -518,8 +531,8 @@ def _table_column(column: pa.Array) -> pa.Array:
     if pa.types.is_boolean(kind):
         return column
 
-    # Convert numbers. If an integer is too large for float64, the column becomes texts.
-    # `fmax` ignores NaN, which stands for nulls here.
+    # Convert numbers. If float64 cannot represent an integer exactly, the column becomes texts.
+    # `fmax` ignores NaN, which numpy has in the place of nulls.
     numbers = _float_column(column)
     if not pa.types.is_integer(kind):
         return numbers
@@ -537,7 +550,7 @@ def _split_vector_column(name: str, column: pa.Array) -> list[tuple[str, pa.Arra
 
     name: name of the column of vectors.
     """
-    # A column of nulls alone has no vector, so that no column is returned.
+    # A column of nulls alone has no vector, so its length stays 0, and no column is returned.
     length = 0
     if column.null_count < len(column):
         length = _common_length(column, name)

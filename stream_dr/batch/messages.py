@@ -162,8 +162,6 @@ class FlatbufferTable:
         at, count = self._vector_place(field_index)
         if at + 8 * words_per_struct * count > len(self._buffer):
             raise struct.error("a vector is longer than its buffer")
-        if not count:
-            at = 0
         words = np.frombuffer(self._buffer, "<i8", words_per_struct * count, at)
         return words.reshape(count, words_per_struct)
 
@@ -297,19 +295,21 @@ def checked_footer_row_counts(arrow_file: memoryview, messages: list[Message]) -
     record batches and dictionaries. Raises SchemaMismatch if a column in the footer's schema has
     an unsupported type.
     """
-    begin = _footer_offset(arrow_file)
-    checker = _MessageChecker(None)
     # The footer has the offsets of messages in the file. `m.begin` is the offset of a message in the
-    # stream, which starts at byte 8 of the file. `rows` has the number of rows by the offset.
+    # stream, which starts at byte 8 of the file.
+    begin = _footer_offset(arrow_file)
     expected_dictionaries = [m.begin + 8 for m in messages if m.kind == _DICTIONARY]
+    # `rows` has the number of rows (field 0 of a record batch) by offset, in order of offsets.
     rows = {m.begin + 8: m.header.number_or_zero(0, "<q") for m in messages if m.kind == _RECORD_BATCH}
 
     # Read the footer's schema and its lists of dictionaries and record batches.
     # The last 10 bytes of the file are the footer's length and the marker ARROW1.
     # Numbers of fields (4, 1, 2 and 3) are those of the table Footer in Arrow's File.fbs.
     # An element of the lists has 3 words of 8 bytes. The first word is the offset of a message.
+    checker = _MessageChecker(max_unpacked_bytes=None)
     try:
         footer = FlatbufferTable.root(arrow_file[begin:-10])
+        # The checks compare the size of the texts that they read with `metadata_bytes`.
         checker.metadata_bytes = len(arrow_file) - 10 - begin
         checker.check_metadata(footer, 4)
         footer_schema = footer.table(1)
@@ -330,6 +330,8 @@ def _footer_offset(arrow_file: memoryview) -> int:
 
     Raises MalformedInput if the file is truncated or the offset is wrong.
     """
+    # A file has a header of 8 bytes, a stream, a footer, the footer's length (4 bytes), and ARROW1
+    # (6 bytes). The footer has at least 4 bytes, so a file has at least 22.
     if len(arrow_file) < 22 or bytes(arrow_file[-6:]) != _MAGIC:
         raise MalformedInput("an Arrow file without its footer: it is truncated. Send it whole.")
     begin = len(arrow_file) - 10 - int(struct.unpack("<i", arrow_file[-10:-6])[0])
@@ -359,8 +361,9 @@ def _messages(stream: memoryview) -> Iterator[Message]:
         if length == 0:
             break
 
-        # A message has metadata, then a body of `size` bytes.
-        # Numbers of fields (1, 2 and 3) are those of the table Message in Arrow's Message.fbs.
+        # A message has metadata of `length` bytes, then a body of `size` bytes. The metadata are a
+        # table Message of Arrow's Message.fbs: field 1 is the type, 2 the header, 3 the size.
+        # If the stream is cut within the metadata, the slice is shorter than `length`.
         metadata = stream[at : at + length]
         at += length
         root = FlatbufferTable.root(metadata)
@@ -410,6 +413,7 @@ class _MessageChecker:
 
         Raises MalformedInput, SchemaMismatch or LimitExceeded.
         """
+        # The root of a message has metadata entries in field 4.
         header = message.header
         size = 0
         self.metadata_bytes += message.size
@@ -430,13 +434,14 @@ class _MessageChecker:
             self._dictionaries[dictionary_id] = size
         else:
             size = self._add_unpacked_bytes(header, message.body)
-            # pyarrow copies all dictionaries again for each record batch after the first.
-            # Add the bytes of all dictionaries to the size of each record batch after the first.
+            # pyarrow copies all dictionaries again for each record batch after the first, so their
+            # bytes count again.
             if self._batches:
                 size += sum(self._dictionaries.values())
             self._batches += 1
 
         # Add the message to the totals, and compare the totals with the limits.
+        # `_values` and `_buffer_bytes` already include the message, by `_add_unpacked_bytes`.
         self._messages += 1
         # The schema is a message too, so one more message than MAX_BATCHES is allowed.
         self._enforce_limit(self._messages, MAX_BATCHES + 1, "record batches and dictionaries; join them")
@@ -447,6 +452,8 @@ class _MessageChecker:
 
     def check_schema(self, schema_table: FlatbufferTable) -> None:
         """Check the byte order, metadata and fields of a schema."""
+        # Fields of the table Schema in Arrow's Schema.fbs: 0 is the byte order, 1 the fields (the
+        # columns), 2 the metadata.
         if schema_table.number_or_zero(0, "<h") != _NATIVE:
             raise MalformedInput("the Arrow stream is of the other byte order; write it in this machine's.")
         self.check_metadata(schema_table, 2)
@@ -486,6 +493,8 @@ class _MessageChecker:
             column = str(text, "utf8")
         except UnicodeDecodeError as e:
             raise MalformedInput("the name of an Arrow column is not UTF-8; write the stream anew.") from e
+
+        # `kind` is the name of the type. A description in its place is refused as no such name.
         code = field.number_or_zero(2, "<B")
         kind = "of an unknown type"
         if 0 < code <= len(_Type):
@@ -496,8 +505,9 @@ class _MessageChecker:
         # Read up to two nested fields, because a supported type has at most one: a list has one, for
         # its elements, and other types have none. The elements of a list are no lists.
         inner = list(islice(field.vector_of_tables(5), 2))
+        n_needed = 1 if kind in _LISTS else 0
+        is_supported = kind in _SUPPORTED and len(inner) == n_needed
         shown = kind
-        is_supported = kind in _SUPPORTED and len(inner) == (kind in _LISTS)
         if enclosing_column is not None:
             column = enclosing_column
             shown = f"of lists of {kind}"
@@ -545,7 +555,8 @@ class _MessageChecker:
 
         Raises MalformedInput if a buffer lies outside `message_body` or a size is negative.
         """
-        # Read columns' lengths (`nodes`), and buffers' offsets and lengths (`buffers`).
+        # Fields of the table RecordBatch in Arrow's Message.fbs: 1 has the lengths of columns
+        # (`nodes`), 2 the offsets and lengths of buffers, 3 the compression.
         nodes = batch_metadata.structs_as_int64(1, 2)[:, 0].tolist()
         buffers = batch_metadata.structs_as_int64(2, 2).tolist()
         self._count_entries(len(nodes), 0)
@@ -576,6 +587,7 @@ class _MessageChecker:
 
     def _enforce_limit(self, count: int, limit: int | None, counted_noun: str) -> None:
         """Raise LimitExceeded if a count exceeds a limit, unless limits are disabled."""
+        # Without a limit on bytes (`_max_bytes` is None), no other limit applies.
         if self._max_bytes is not None and limit is not None and count > limit:
             raise LimitExceeded(f"the batch holds more than {limit} {counted_noun}.", limit=limit)
 
@@ -708,8 +720,8 @@ def _limit_string_view_bytes(batches: Sequence[pa.RecordBatch], max_view_bytes: 
         for name, array in _non_numeric_arrays(batch):
             if array.type.id != _STRING_VIEW or not len(array):
                 continue
-            # Arrow's string-view layout has a view of four int32 for each string.
-            # Read the first number of each view, which is the length of the string.
+            # Arrow's string-view layout has a view of four int32 (16 bytes) for each string. The
+            # first number is the length of the string. A negative one fails the full validation.
             views = np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)
             lengths = np.maximum(views[::4], 0)
             total += int(lengths.sum(dtype=np.int64))

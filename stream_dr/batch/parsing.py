@@ -121,14 +121,15 @@ def are_probably_measurements(kind: str | None, n_labels: int, n_rows: int) -> b
 
 
 def check_targets_unambiguous(passed_targets: object, parsed_targets: Targets) -> None:
-    """Raise InvalidTargets if estimators would read targets differently.
+    """Raise InvalidTargets if targets may be labels or measurements.
 
-    Estimators read whole numbers written as floats differently. An estimator that takes one label
-    per row reads these numbers as labels. Other estimators read the numbers as measurements.
+    Whole numbers written as floats may be both. An estimator that takes one label per row reads
+    these numbers as labels. Other estimators read the numbers as measurements.
 
     passed_targets: targets as the caller passed them, before they were parsed.
     parsed_targets: the parsed targets, for an unknown estimator.
     """
+    # The caller has already decided the kind of a Targets object. Without rows, nothing is decided.
     if isinstance(passed_targets, Targets) or not parsed_targets.rows:
         return
     # For an unknown estimator, `parse_targets` reads such numbers as measurements.
@@ -151,8 +152,8 @@ def _read_targets(y: Any, allowed_kinds: Sequence[str], settled_kind: str | None
     if not isinstance(y, np.ndarray):
         return _targets_of_items(y, allowed_kinds, settled_kind)
 
-    # Read a single column as one target for each row. If the kind is "multilabel", a column of
-    # numbers is an indicator matrix of one label instead.
+    # Read a single column as one target for each row. If the kind is "multilabel", a column is an
+    # indicator matrix of one label instead, unless it has texts or objects (kinds S, U and O).
     is_column = y.ndim == 2 and y.shape[1] == 1
     if is_column and (settled_kind != "multilabel" or y.dtype.kind in "SUO"):
         y = y[:, 0]
@@ -175,6 +176,7 @@ def _unwrap_container(y: Any) -> np.ndarray | list[Any]:
     Containers are masked arrays, sparse matrices, and columns and tables of pandas, polars or
     Arrow.
     """
+    # Masked targets become None, which is a row without a target.
     if np.ma.isMaskedArray(y):
         if not y.mask.any():
             return y.data  # type: ignore[no-any-return]
@@ -186,13 +188,14 @@ def _unwrap_container(y: Any) -> np.ndarray | list[Any]:
     if _has_missing_of_pandas(y):
         y = y.astype(object)
 
-    # The list of an Arrow column keeps large integers beside nulls.
+    # An Arrow column becomes a list, because an array would make floats of integers with nulls.
     if isinstance(y, pa.Array | pa.ChunkedArray):
         return y.to_pylist()  # type: ignore[no-any-return]
     if isinstance(y, NumpyConvertible):
         y = y.to_numpy()
     if isinstance(y, NumpyArrayLike):
         return np.asarray(y)
+    # A text, a mapping or a set has a length, but no target for each row.
     if not isinstance(y, Sized) or isinstance(y, str | bytes | Mapping | Set):
         raise InvalidTargets(f"y is of type {type(y).__name__}; pass a list or an array of one target a row.")
     try:
@@ -213,6 +216,7 @@ def _has_missing_of_pandas(y: Any) -> bool:
         types = [y.dtype]
     else:
         return False
+    # A column of a numpy type has no missing values of a pandas type.
     if all(isinstance(kind, np.dtype) for kind in types):
         return False
     return bool(np.asarray(y.isna()).any())
@@ -220,12 +224,13 @@ def _has_missing_of_pandas(y: Any) -> bool:
 
 def _targets_of_items(items: list[Any], allowed_kinds: Sequence[str], settled_kind: str | None) -> Targets:
     """Return the Targets of a list with one item for each row."""
+    # Integers of Python stay as they are, because numpy would make floats of large ones.
     types = set(map(type, items))
+    if types <= {int}:
+        return _targets_of_labels(items, settled_kind)
+
     # A bool and a difference of times count as numbers in Python and numpy, but not here.
     are_numbers = types.isdisjoint({bool, np.timedelta64}) and all(issubclass(kind, numbers.Real) for kind in types)
-    # Python's own integers go to `_targets_of_objects`, which keeps them exact: numpy would make
-    # floats of large ones.
-    are_numbers &= bool(types - {int})
     if are_numbers and all(issubclass(kind, numbers.Integral) for kind in types):
         return _targets_of_labels([int(v) for v in items], settled_kind)
     if are_numbers:
@@ -293,7 +298,8 @@ def _is_float_table(rows: list[Any]) -> bool:
 
 def _targets_of_matrix(y: np.ndarray, settled_kind: str | None) -> Targets:
     """Return the Targets of an array (rows, k) of numbers."""
-    # numpy has no type for Decimals. The comparison with 0 and 1 below needs numbers.
+    # numpy stores Decimals as objects (kind O). The comparison with 0 and 1 below needs numbers.
+    # The kinds S and U are texts, and b, i, u and f are bools and numbers.
     if y.dtype == object and any(isinstance(v, Decimal) for v in y.flat):
         y = y.astype(np.float64)
     if y.dtype.kind in "SUO":
@@ -325,11 +331,12 @@ def _targets_of_floats(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind
     if not np.all(np.abs(values) <= LARGEST):
         raise InvalidTargets("Input y contains NaN or infinity; targets must be finite.")
     whole = bool(np.all(values == np.floor(values)))
-    # Estimators that learn from all kinds read floats as measurements. `one_label` is False then.
-    one_label = "class" in allowed_kinds and not {"multilabel", "continuous"} <= set(allowed_kinds)
+    # Estimators that learn from all kinds read floats as measurements, even whole ones.
+    reads_labels = "class" in allowed_kinds and not {"multilabel", "continuous"} <= set(allowed_kinds)
+    are_labels = reads_labels and whole
 
-    # Floats are measurements if that is decided, or if they cannot be labels.
-    if settled_kind is None and not (one_label and whole):
+    # Floats are measurements if that is decided, or if nothing is decided and they are no labels.
+    if settled_kind is None and not are_labels:
         if "continuous" not in allowed_kinds:
             raise InvalidTargets(
                 "Unknown label type: continuous. Targets are numbers that are not whole; this estimator needs "
@@ -345,7 +352,8 @@ def _targets_of_floats(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind
             "Unknown label type: continuous. Targets are numbers that are not whole; this model takes labels: "
             "pass str, int, bool or whole numbers, or start a new model."
         )
-    # NaN, a row without a target, cannot be an integer. `class_targets` makes integers of the others.
+    # NaN (no target) cannot be an integer, so floats with NaN stay floats. `class_targets` reads
+    # NaN as a row without a target, and makes integers of the other floats.
     check_float_labels_exact(y[present])
     if present.all():
         return _targets_of_labels(y.astype(np.int64), settled_kind)
@@ -354,6 +362,8 @@ def _targets_of_floats(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind
 
 def _targets_of_labels(labels: np.ndarray | list[Any], settled_kind: str | None) -> Targets:
     """Return the Targets of one label for each row, or of whole numbers."""
+    # If the kind is "continuous", `labels` are whole numbers or objects, and None is a row without
+    # a target. "biu" are numpy's kinds of bools and integers.
     if settled_kind == "continuous":
         if isinstance(labels, np.ndarray) and labels.dtype.kind in "biu":
             return continuous_targets(labels)

@@ -246,7 +246,7 @@ def infer_array(values: Any) -> pa.Array | pa.ChunkedArray:
 
     Raises pa.ArrowException or OverflowError if the values have no common type.
     """
-    # pyarrow ends the process if a date of numpy comes before another scalar of numpy.
+    # pyarrow ends the process if a date of numpy comes before another scalar (np.generic) of numpy.
     if isinstance(values, list):
         others = set(map(type, values)) - {np.datetime64}
         if np.datetime64 in map(type, values) and any(issubclass(kind, np.generic) for kind in others):
@@ -334,10 +334,11 @@ def batches(block: Block) -> Iterator[Block]:
 
 
 def take_target_column(block: Block) -> Block:
-    """Return a block with the column that its `y` names as targets.
+    """Move the column that a block's `y` names to the targets.
 
-    If `y` is not a string, or X is not a table, the block is returned unchanged. Raises
-    SchemaMismatch if X has no column named `y`, and InvalidRows if it has two.
+    Returns a block without this column in X, and with the column as `y`. If `y` is not a string, or
+    X is not a table, the block is returned unchanged. Raises SchemaMismatch if X has no column named
+    `y`, and InvalidRows if it has two.
     """
     y = block.y
     if not isinstance(y, str):
@@ -368,13 +369,14 @@ def take_target_column(block: Block) -> Block:
 
 
 def drop_column(block: Block, name: str) -> Block:
-    """Return a block whose rows lack the column of this name, if they have one.
+    """Return a block without the column of this name.
 
-    A stream becomes one table.
+    If the rows have no such column, they do not change. A stream of tables becomes one table.
     """
     if isinstance(block.X, TableStream):
         block = block._replace(X=as_table(block.X))
-    # `take_target_column` removes the column. It raises SchemaMismatch if there is no such column.
+    # `take_target_column` removes the column from X, as if it had the targets. It raises
+    # SchemaMismatch if there is no such column.
     try:
         rows = take_target_column(block._replace(y=name)).X
     except SchemaMismatch:
@@ -465,6 +467,7 @@ def as_source(source: object) -> Source:
             "list of its batches, or an object with events(after=-1, until=None)."
         )
 
+    # The items of an array or table (Shaped) are its rows or columns, and not batches.
     if isinstance(source, Iterable) and not isinstance(source, str | bytes | dict | Shaped):
         return RepeatableBatches(source)
     raise InvalidParameter(

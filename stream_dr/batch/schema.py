@@ -130,6 +130,8 @@ class Schema(NamedTuple):
         Raises SchemaMismatch if the block's columns do not match the stream's columns.
         """
         self._refuse_ambiguous(block)
+        # Before the stream's first table, `families` (kind of each column) is empty. The block then
+        # decides the columns and their kinds.
         if self.layout == "table" or block.table:
             if not self.families:
                 return block
@@ -148,12 +150,13 @@ class Schema(NamedTuple):
         The values of these columns count as missing. Returns an empty tuple if the stream is no
         table.
         """
+        # Only a block with rows and named columns can lack columns.
         if self.layout != "table" or block is None or not block.names or not block.rows:
             return ()
         return tuple(name for name in self.names or () if name not in block.names)
 
     def _refuse_ambiguous(self, block: Block) -> None:
-        """Raise SchemaMismatch if a feature seems to be sent as something else.
+        """Raise SchemaMismatch if weights, ids or targets may be features.
 
         This is so if the stream has, for example, a feature `weight`, and the block has weights and
         no feature of this name.
@@ -184,7 +187,8 @@ class Schema(NamedTuple):
         elif block.names:
             layout = "named"
 
-        # The first batch decides the layout and the width.
+        # The first batch decides the layout and the width (number of columns). `stated` is the
+        # declared width, 0 if it is not declared.
         if self.layout is None:
             if self.stated and not block.sparse and block.features != self.stated:
                 raise WidthMismatch(
@@ -249,6 +253,8 @@ class Schema(NamedTuple):
                 f"targets are of kind {targets.kind}; this stream was started with {self.target_kind}. "
                 f"Send {self.target_kind} targets (Client.partial_fit: target={self.target_kind!r}) or start a new stream."
             )
+        # Only continuous targets have `values` (rows, columns). `outputs` is the stream's number of
+        # these columns, 0 before the first batch with targets.
         if targets.values is not None:
             n_columns = targets.values.shape[1]
             if self.outputs not in (0, n_columns):
@@ -274,6 +280,7 @@ def schema_delta(old: Schema, new: Schema) -> str | None:
 
     If labels were added, only the new labels are included. Returns None if the schemas are equal.
     """
+    # A schema's labels never change: new labels are only added at the end.
     changed = {name: value for name, value in new._asdict().items() if value != getattr(old, name)}
     if len(new.labels) > len(old.labels):
         changed["labels"] = new.labels[len(old.labels) :]
@@ -287,7 +294,8 @@ def apply_deltas(schema: Schema, deltas: Iterable[str]) -> Schema:
 
     deltas: changes of the schema, oldest first. Each is a JSON text that `schema_delta` returned.
     """
-    # JSON has lists and no tuples. The labels of a change are only the new ones.
+    # JSON has lists and no tuples, so lists become tuples. The labels of a change are only the new
+    # labels, so they are added. Any other field replaces the old value.
     for text in deltas:
         changed = json.loads(text)
         for name, value in changed.items():

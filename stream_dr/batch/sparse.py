@@ -55,10 +55,12 @@ def sparse_as_csr(X: Any) -> "sp.csr_matrix":
     matrix = X
     if X.format != "csr":
         matrix = _convert_to_csr(X)
-    # `canonical` is True if the indices of each row are sorted and distinct. Invalid ones raise.
+    # `canonical` is True if the indices of each row are sorted and distinct. Invalid indices raise
+    # an error here.
     canonical = has_canonical_indices(matrix, matrix.shape, "row")
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
+    # A copy is changed, because `sum_duplicates` sorts and sums in place.
     if not canonical:
         matrix = matrix.copy()
         matrix.sum_duplicates()
@@ -66,10 +68,11 @@ def sparse_as_csr(X: Any) -> "sp.csr_matrix":
 
 
 def stored_row_fields(rows: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Return three arrays in which a State stores rows.
+    """Return rows as the three arrays that a State stores.
 
-    They are `values`, `indices` and `indptr` of the CSR form. If the rows are dense, `values` has
-    the rows themselves, and `indices` and `indptr` are None. `rows_from_fields` does the reverse.
+    A State is what an estimator has learned, as arrays. The three arrays are `values`, `indices`
+    and `indptr` of the CSR form. If the rows are dense, `values` has the rows themselves, and
+    `indices` and `indptr` are None. `rows_from_fields` does the reverse.
 
     rows: (rows, columns), dense or CSR.
     """
@@ -79,7 +82,7 @@ def stored_row_fields(rows: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndar
 
 
 def rows_from_fields(values: np.ndarray, indices: np.ndarray | None, indptr: np.ndarray | None, n_columns: int) -> Any:
-    """Return a matrix of rows from the three arrays in which a State stores it.
+    """Return a matrix of rows from the three arrays that a State stores.
 
     The matrix is CSR, or dense if `indices` and `indptr` are None.
 
@@ -126,6 +129,7 @@ def stack_rows(upper: Any, lower: Any, n_columns: int) -> Any:
     """
     import scipy.sparse as sp
 
+    # Convert `lower` to the form of `upper`, dense or CSR.
     if is_sparse(upper):
         lower = sp.csr_matrix(lower)
     elif is_sparse(lower):
@@ -213,6 +217,8 @@ def has_canonical_indices(X: Any, shape: tuple[int, int], row_word: str) -> bool
     # Then overwrite the results of the comparisons across ends by True.
     ascends = used[1:] > used[:-1]
     if shape[0] > 1:
+        # `starts` are the offsets of all rows except the first row. If the first or last rows are
+        # empty, a start has no index before or after it, and no comparison.
         starts = indptr[1:-1]
         inner_starts = starts[(starts > 0) & (starts < len(used))]
         ascends[inner_starts - 1] = True
@@ -227,7 +233,8 @@ def _refuse_outside(indices: np.ndarray, indptr: np.ndarray, limit: int, row_wor
     # For single rows, a ufunc's `reduce` is faster than the methods min and max.
     if not len(indices) or (np.minimum.reduce(indices) >= 0 and np.maximum.reduce(indices) < limit):
         return
-    # `at` is the position of the first invalid index. In a CSC matrix the "row" is a column.
+    # `at` is the position of the first invalid index. For a CSC matrix, `row` is a column of the
+    # matrix, and `index` a row.
     at = int(np.argmax((indices < 0) | (indices >= limit)))
     row = row_of_entry(indptr, at)
     index = int(indices[at])

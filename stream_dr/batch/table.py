@@ -120,6 +120,7 @@ def table_batch(columns: Sequence[tuple[str, pa.Array]], n_rows: int) -> pa.Reco
         return pa.RecordBatch.from_struct_array(empty).replace_schema_metadata(MARK)
     names, arrays = zip(*columns, strict=True)
     refuse_repeated_names(names)
+    # Only floats can be infinite or too large.
     for name, column in columns:
         if column.type == pa.float64() and column.null_count < len(column):
             _refuse_huge_numbers(name, column.to_numpy(zero_copy_only=False))
@@ -150,7 +151,10 @@ def table_kinds(rows: pa.RecordBatch) -> dict[str, str]:
 
 
 def drop_unused_texts(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return some rows of a table without the texts of other rows."""
+    """Return a table without the texts that no row has.
+
+    rows: table whose dictionaries may have texts that no row has, such as some rows of a table.
+    """
     for i, (name, column) in enumerate(columns_by_name(rows).items()):
         if isinstance(column, pa.DictionaryArray):
             # `used` are the codes of texts that some row has, and their positions are the new codes.
@@ -188,7 +192,8 @@ def column_values(column: pa.Array) -> ColumnValues:
             indices = indices.fill_null(-1)
         return ColumnValues(kind, indices.to_numpy(), tuple(column.dictionary.to_pylist()))
 
-    # A null of booleans becomes None, which numpy converts to NaN. Arrow itself converts others.
+    # A date is stored as int32 days, and a time as int64 units since 1970. Nulls become NaN: Arrow
+    # returns NaN for a null of numbers, and None for a null of booleans, which numpy converts.
     numbers = column
     if kind == "date":
         numbers = column.view(pa.int32())
@@ -267,7 +272,7 @@ def row_of_missing_values(families: dict[str, str]) -> pa.RecordBatch:
 
 
 def fill_unknown_families(known_families: dict[str, str], rows: pa.RecordBatch) -> dict[str, str]:
-    """Return each column's family, completed by some rows.
+    """Return each column's family, from `rows` if not yet known.
 
     The families are a dict by column name. If the family of a column is not yet known, it becomes
     the family of the column in `rows`. The family is "number", "date" or "text", or "" if it is
@@ -302,6 +307,7 @@ def parse_date_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 def _has_only_iso_texts(column: pa.Array) -> bool:
     """True if a column has only ISO dates or times."""
+    # Other columns, also categories, stay as they are.
     texts = []
     if column.type == TEXT:
         texts = column.dictionary.to_pylist()
@@ -327,15 +333,17 @@ def refuse_table(rows: object) -> None:
     if not is_table(rows):
         return
 
-    way = 'Take feature_map={"map": "table"} (stream_dr.table()), encode it, or leave it out.'
+    hint = 'Take feature_map={"map": "table"} (stream_dr.table()), encode it, or leave it out.'
+    # `_FAMILIES` has the kinds of texts and dates, but not those of numbers.
     for name, kind in table_kinds(rows).items():
         if kind in _FAMILIES:
-            raise SchemaMismatch(f"column {name} is {kind}; features are numbers. {way}", column=name)
+            raise SchemaMismatch(f"column {name} is {kind}; features are numbers. {hint}", column=name)
+    # All columns are numbers. Name the first missing number, if there is one.
     for name, column in columns_by_name(rows).items():
         if column.null_count:
             row = column.is_null().index(True).as_py()
-            raise InvalidRows(f"column {name} is null in row {row}; send a value. {way}", row=row, column=name)
-    raise InvalidRows(f"the rows are a table's columns, and this model learns numbers. {way}")
+            raise InvalidRows(f"column {name} is null in row {row}; send a value. {hint}", row=row, column=name)
+    raise InvalidRows(f"the rows are a table's columns, and this model learns numbers. {hint}")
 
 
 def fill_masked(X: Any) -> Any:
@@ -377,7 +385,8 @@ def table_from_array(X: Any, names: tuple[str, ...] | None = None) -> pa.RecordB
     if is_sparse(X):
         raise InvalidRows("sparse rows are no table; pass columns, or take them without the feature map.")
 
-    # The kind of a column is "integer" if all numbers are whole and none is missing.
+    # NaN becomes null. A column without NaN becomes int64 if all numbers are whole and fit: from
+    # 2^63 (`_INTEGERS`) on they do not. The comparisons are False for NaN.
     columns = []
     for i, name in enumerate(names or default_column_names(X)):
         values = np.ascontiguousarray(X[:, i], dtype=np.float64)
@@ -462,6 +471,7 @@ def value_as_text(kind: str, value: float) -> str:
     """
     if kind == "date":
         return str(np.datetime64(int(value), "D"))
+    # A day has 86,400,000,000 microseconds (us).
     if kind == "time":
         return str(np.datetime64(round(value * 86_400_000_000), "us"))
     if value.is_integer():
@@ -517,10 +527,11 @@ def _wrong_family_error(name: str, column: pa.Array, row: int, family: str) -> S
 
 def _refuse_huge_numbers(name: str, values: np.ndarray) -> None:
     """Raise NotFinite for a number that is infinite or too large."""
-    sizes = np.abs(values)
-    if np.fmax.reduce(sizes, initial=0.0) <= LARGEST:
+    # NaN, which stands for missing values, is allowed: `fmax` ignores it.
+    magnitudes = np.abs(values)
+    if np.fmax.reduce(magnitudes, initial=0.0) <= LARGEST:
         return
-    row = int(np.argmax(sizes > LARGEST))
+    row = int(np.argmax(magnitudes > LARGEST))
     raise NotFinite(
         f"row {row}, column {name} is {values[row]:g}; values must be at most 1e100 in size. Replace it.",
         row=row,

@@ -53,6 +53,7 @@ def label_column(labels: Any) -> pa.Array:
 
     labels: one label for each row, in an array (rows,), a list, or a column of another library.
     """
+    # Arrow reads only numbers in the byte order of this machine.
     if isinstance(labels, np.ndarray) and not labels.dtype.isnative:
         labels = labels.astype(labels.dtype.newbyteorder("="))
     # Arrow infers int64 for integers, which overflows for those from 2**63 on. uint64 holds these.
@@ -65,6 +66,7 @@ def label_column(labels: Any) -> pa.Array:
         raise _label_error(labels) from e
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
+    # A column without any label gets the null type, whatever type Arrow has inferred from NaN.
     if column.null_count == len(column):
         return pa.nulls(len(column))
     if pa.types.is_floating(column.type):
@@ -115,10 +117,13 @@ def encode_plain_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray] | N
         if len(labels) >= MANY_ROWS and labels.dtype.kind in "iu":
             return None
         labels = labels.tolist()
-    # `distinct` has the labels in order of appearance, because a dict keeps its order.
+    # Other labels need the checks of `label_column`.
     types = set(map(type, labels))
     if len(types) != 1 or not types <= {str, int, bool}:
         return None
+
+    # `distinct` has the labels in order of appearance, because a dict keeps its order. Refuse texts
+    # that are no valid Unicode, and integers that are too large.
     distinct = dict.fromkeys(labels)
     code_of = dict(zip(distinct, range(len(distinct)), strict=True))
     if types == {str} and not is_valid_unicode("".join(code_of)):
@@ -137,17 +142,18 @@ def sort_row_codes(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, n
     codes: (entries,), each ≥ 0.
     indptr: (rows + 1,). Row i has the codes codes[indptr[i]:indptr[i + 1]].
     """
+    # A key is row * n_codes + code, where codes are below n_codes. So sorting the keys sorts the
+    # codes within each row.
     rows = len(indptr) - 1
-    wide = int(codes.max(initial=0)) + 1
-    # Each key holds the number of a row and one of its codes. Sorting the keys sorts within rows.
-    first_keys = np.arange(rows) * wide
+    n_codes = int(codes.max(initial=0)) + 1
+    first_keys = np.arange(rows) * n_codes
     keys = np.repeat(first_keys, np.diff(indptr)) + codes
     keys.sort()
-    # Equal keys are neighbours now, and only the first of them is taken.
+    # Equal keys are neighbours now, and only the first of them is taken. Keys are larger than −1.
     is_new = np.diff(keys, prepend=-1) > 0
 
     # Split each key into the number of its row and its code.
-    row, codes = np.divmod(keys[is_new], wide)
+    row, codes = np.divmod(keys[is_new], n_codes)
     indptr = np.searchsorted(row, np.arange(rows + 1))
     return codes.astype(np.int32), indptr
 
@@ -183,7 +189,8 @@ def label_array(labels: Sequence[Label]) -> np.ndarray:
     array = np.asarray(labels)
     if not labels or array.dtype.kind != "f":
         return array
-    # numpy makes floats of integers that neither int64 nor uint64 represents.
+    # numpy makes floats of integers if int64 does not represent all of them. uint64 represents them
+    # if none is negative. Otherwise they stay Python objects.
     if any(label < 0 for label in labels if type(label) is int):
         return np.array(labels, dtype=object)
     return np.array(labels, dtype=np.uint64)
@@ -223,7 +230,8 @@ def _whole_numbers(column: pa.Array, labels: Any) -> pa.Array:
 
 def _label_error(labels: Any) -> InvalidTargets:
     """Return the error for labels that no Arrow column of labels holds."""
-    # Texts and integers alone have a type of labels, so the reason is one of their values.
+    # If all labels are texts, or all are integers, the reason is one of their values (`odd`). If
+    # not, the reason is their types.
     items = [item for item in map(_python_value, labels) if item is not None]
     types = set(map(type, items))
     if types == {str}:
@@ -438,7 +446,8 @@ def targets_of_label_sets(labels: pa.Array, indptr: np.ndarray, present: np.ndar
     indptr: (rows + 1,) int64. Row i has the labels indptr[i]:indptr[i + 1].
     present: (rows,) bool, False for rows without a target, or None.
     """
-    # A column of the null type takes no memory and may be very long, so encode only its first value.
+    # A column of the null type takes no memory and may be very long, so encode only its first null,
+    # which raises the error below.
     if pa.types.is_null(labels.type):
         labels = labels.slice(0, 1)
     table, codes = encode_labels(labels)
@@ -482,7 +491,7 @@ def continuous_targets(values: ArrayLike, present: np.ndarray | None = None) -> 
     if present is not None:
         array[~present] = 0.0
         present = _none_if_all(present)
-    # The comparison is False for NaN.
+    # `valid` (rows, k) is False for NaN, because its comparisons are False.
     valid = np.abs(array) <= LARGEST
     if not valid.all():
         row = int(np.argmin(valid.all(axis=1)))

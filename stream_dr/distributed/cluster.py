@@ -102,7 +102,8 @@ def dask_plan_runner(scheduler_address: str) -> PlanRunner:
 
     def run_on_cluster(plan: TaskPlan, on_batch: BatchCallback) -> Sequence[PartialResult]:
         with connect_to_scheduler(scheduler_address) as client:
-            # Each worker needs memory for STATES_IN_MEMORY states of every model.
+            # Each worker needs memory for STATES_IN_MEMORY states of every model. `specs` describe
+            # models whose states can be merged, and `recurrences` all other models.
             specs = [*plan.specs, *(recurrence.spec for recurrence in plan.recurrences)]
             state_bytes = sum(bound_state_bytes(estimator_from_spec(spec), plan.schema) for spec in specs)
             check_workers(client, STATES_IN_MEMORY * state_bytes)
@@ -284,8 +285,8 @@ class _ClusterRun:
             futures += [self._submit_unmergeable_model(number) for number in range(len(self._plan.recurrences))]
             return list(self._client.gather(futures))
         except KilledWorker as e:
-            # `_last_batch` has the last reported batch of each task, by (worker, task).
-            # Name the batches of the workers that are no longer there.
+            # Name the last batches of the workers that are no longer there. `_last_batch` has the
+            # last reported batch of each running task, by (worker, task).
             there = self._client.scheduler_info(n_workers=-1)["workers"]
             last = [reference for (worker, _), reference in self._last_batch.items() if worker not in there]
             batches = {f"{reference.uri}, batch {reference.batch}" for reference in last}
@@ -337,7 +338,8 @@ class _ClusterRun:
         """
         plan = self._plan
         spec, state = plan.recurrences[recurrence_index]
-        # If the model has learned rows, send its state, from which the task continues.
+        # If the model has learned rows, its state is sent to a worker (`scatter` returns a future),
+        # where the task continues from it.
         states = []
         if state is not None:
             states = [self._client.scatter(state)]
@@ -373,7 +375,8 @@ def _learn_reporting(
 
     This function runs on a worker. The reports go to the client.
 
-    specs: models that learn the batches.
+    specs: descriptions of the models that learn the batches.
+    context: schema and limits of the stream, and the Dask topic on which to report.
     initial_states: state of each model to continue from. Empty to start without learned rows.
     counts_as_progress: True if the client shall add the rows of these batches to its progress.
         False if another task already counts the rows of these batches.
@@ -408,7 +411,9 @@ def refine_on_cluster(
 
     scheduler_address: address of the Dask scheduler, tcp://host:port.
     directory: directory of the model.
-    tol, max_passes, on_progress: as in `refine_model`.
+    tol: tolerance of the relative residual, at which the passes end.
+    max_passes: maximum number of passes over the model's rows.
+    on_progress: function that receives the progress of the passes, or None.
 
     In addition to the errors of `refine_model`, these errors are raised:
 
@@ -469,15 +474,16 @@ class _ClusterSums:
         self._client = client
         self._context = _TaskContext(model.spec, directory.schema, frozen.state)
 
-        # The references are (position, reference to a batch in a shard) for each learned event.
-        # The reference is None if the log itself has the rows.
-        # Let this process sum the rows outside shards, because workers cannot read the log.
+        # Each item of `references` is (position of an event, reference to a batch in a shard), from
+        # the model's first event on. Rows that the state has already unlearned are left out.
         references = list(directory.history.references(model.start - 1, frozen.position, frozen.unlearn_horizon))
+        # Without a reference, the rows are in the log, which workers cannot read. This process adds
+        # them up.
         logged = frozenset(position for position, reference in references if reference is None)
         self._logged = _RowsAtPositions(directory, model.estimator, logged, frozen)
 
-        # Create tasks for the workers. Each task has some of the batches that shards contain.
-        # The size of a batch is estimated by its part of the shard's rows.
+        # Create tasks for the workers, each with some of the batches in shards. `sized` has pairs
+        # (reference, number of bytes), estimated by the batch's part of the shard's rows.
         sized = []
         for _, reference in references:
             if reference is not None:
@@ -499,6 +505,7 @@ class _ClusterSums:
         is_first_pass: True for the first pass, which also computes the moments of the rows again.
         on_rows: function that is called with the number of rows after the pass, or None.
         """
+        # Send the columns to all workers once. Each part is a future of the sums of one task.
         client = self._client
         sent_columns = client.scatter(columns_to_multiply, broadcast=True)
         parts = [
@@ -544,10 +551,12 @@ class _RowsAtPositions:
 
         `after` and `until` belong to the Source protocol and are ignored.
         """
-        first = min(self.positions) - 1
+        # Rows that the state has unlearned are left out. Events of the log up to the position
+        # `horizon` have unlearned them.
+        before_first = min(self.positions) - 1
         last = self.frozen.position
         history, horizon = self.directory.history, self.frozen.unlearn_horizon
-        for position, block in history.events(first, last, self.positions, horizon):
+        for position, block in history.events(before_first, last, self.positions, horizon):
             yield position, self.estimator.block_to_learn(block)
 
 
@@ -579,7 +588,8 @@ def _sums_of_source(
     context: _TaskContext, source: Source, columns_to_multiply: np.ndarray, is_first_pass: bool
 ) -> Sums:
     """Return the sums of one pass of refine over a source's rows."""
-    # The first pass also computes the moments of the rows again.
+    # If the estimator has a feature map, the source maps its rows, and the rest is without a map.
+    # The first pass also computes the moments of the rows again, which are compared with the state.
     estimator = estimator_from_spec(context.spec)
     moments = estimator.moments(context.state)
     estimator, state, source, names = strip_feature_map(estimator, context.state, source, context.schema.names)

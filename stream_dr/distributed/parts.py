@@ -139,6 +139,7 @@ class TaskPlan(NamedTuple):
 
         The result of the root is the merged result of all tasks.
         """
+        # A tree with the root at level L has up to 2^L tasks, so L is the smallest such level.
         return Node(max(len(self.tasks) - 1, 0).bit_length(), 0)
 
     def is_only_child(self, node: Node) -> bool:
@@ -146,6 +147,8 @@ class TaskPlan(NamedTuple):
 
         The result of the parent is then the result of the node.
         """
+        # Only a first child (even number) may be alone. The second child would have the number
+        # `number + 1`, and start at the task (number + 1) * 2^level.
         level, number = node
         return number % 2 == 0 and ((number + 1) << level) >= len(self.tasks)
 
@@ -160,7 +163,7 @@ def divide_into_tasks(batches: Iterable[tuple[Reference, float]], total_state_by
     batches: reference and number of bytes of all rows of each batch, in order.
     total_state_bytes: number of bytes of one state of each model.
     """
-    # `run` has the batches of the next task, and `rows` and `run_bytes` are their size.
+    # `run` has the batches of the next task. `rows` and `run_bytes` are the size of their rows.
     tasks: list[Task] = []
     run: list[Reference] = []
     rows = 0
@@ -239,6 +242,7 @@ def learn_task(
 
     Raises SourceMissing or DamagedShard if a shard cannot be read.
     """
+    # Each model has an estimator, and an accumulator that learns the batches.
     learners = [_Learner(estimator_from_spec(spec)) for spec in specs]
     estimators = [learner.estimator for learner in learners]
     states = initial_states or [None] * len(specs)
@@ -362,9 +366,8 @@ class _PlanRun:
         """
         plan = self.plan
         spec, state = plan.recurrences[recurrence_index]
-        # Report each batch once, although several models learn the batch.
-        # If models have mergeable states (`plan.specs`), their tasks report all batches.
-        # If no model has a mergeable state, the first model of `plan.recurrences` reports them.
+        # Report each batch once, although several models learn the batch. The tasks of mergeable
+        # models (`plan.specs`) report all batches. Without such models, the first recurrence does.
         # Both callbacks raise OtherTaskFailed if another task has failed.
         if plan.specs or recurrence_index:
             on_batch = self._check_other_tasks
@@ -383,7 +386,8 @@ class _PlanRun:
         """
         while node != self.plan.root:
             # Nodes 2n and 2n + 1 of a level are neighbours, so `number ^ 1` is the neighbour's
-            # number. `_unmerged` has the results whose neighbour is not ready, by node.
+            # number. `_unmerged` has the results that wait for their neighbour, by node. With the
+            # lock, exactly one of two threads finds the result of the other.
             level, number = node
             if not self.plan.is_only_child(node):
                 with self._lock:
@@ -433,7 +437,8 @@ def _run_plan_in_threads(n_threads: int, plan: TaskPlan, before_batch: BatchCall
     If tasks cannot learn a batch, only one result is returned. Its `refusal` names the first batch
     that cannot be learned. Other errors are raised.
     """
-    # Without models whose states can be merged, only recurrences are run.
+    # `plan.specs` are the models whose states can be merged. Each of the plan's tasks learns its
+    # batches with all of them. Without such models, only recurrences are run.
     plan_run = _PlanRun(plan, before_batch)
     numbers = range(len(plan.tasks)) if plan.specs else ()
     with ThreadPoolExecutor(n_threads, thread_name_prefix="stream_dr-part") as pool:
@@ -441,7 +446,8 @@ def _run_plan_in_threads(n_threads: int, plan: TaskPlan, before_batch: BatchCall
             recurrences = [pool.submit(plan_run.learn_unmergeable_model, n) for n in range(len(plan.recurrences))]
             tasks = [pool.submit(plan_run.learn_and_merge, number) for number in numbers]
 
-            # Only the task that ends last returns the merged result. The other tasks return None.
+            # Wait for the tasks. Only the one that ends last returns the merged result, the others
+            # return None.
             results = [result for task in tasks if (result := task.result()) is not None]
             # `refusals` has the results of tasks that cannot learn a batch, by index of the task.
             if plan_run.refusals:
@@ -548,7 +554,8 @@ class _ParallelReplay:
 
     def _schema_with_batch(self, shard: Shard, batch_reference: Reference) -> Schema:
         """Return the schema, extended by the columns of a batch."""
-        # All tasks put the columns of their batches in the order of this schema.
+        # All tasks put the columns of their batches in the order of this schema. `admit_block`
+        # returns the schema and the block, and raises an error if a model cannot learn the block.
         try:
             block = shard.read(batch_reference.batch)
             schema, limits = self._directory.schema, self._directory.limits

@@ -133,15 +133,16 @@ def directory_figure_dict(
     if kind not in KINDS:
         raise InvalidParameter(f"there is no figure {kind!r}{did_you_mean(kind, KINDS)}; there are {', '.join(KINDS)}.")
 
-    # Figures that are drawn from records.
+    # Figures of all models, which are drawn from records.
     history = list(records or [])
     if records is None and kind in FROM_RECORDS:
         history = directory.records.read()
     if kind == "progress":
-        return progress_figure_dict(history, 600, "Progress")
+        return progress_figure_dict(history, max_records=600, title="Progress")
     if kind == "accuracy":
         return accuracy_figure_dict(history, directory.models, "Accuracy on rows not learned yet")
 
+    # All other figures are of one model.
     if model is None:
         raise InvalidParameter(f"figure {kind!r} is of one model; name it.")
     name = plotly_escaped_text(model.name)
@@ -180,7 +181,8 @@ def _projection_figure(
         max_rows = max(1, options.rows)
         return projected_rows_figure(projected, newest.targets, options.dimensions, max_rows, seed=0, title=title)
 
-    # The newest rows show the variance along the components of a linear projection.
+    # Figures of eigenvalues or loadings. If the projection is linear, the newest rows show how much
+    # variance its components and features have. `unmapped` is the projection without feature map.
     unmapped = unmapped_projection(projection)
     shows_variance = unmapped.kind == "linear" and projection.n_components and newest.blocks
     if kind == "spectrum":
@@ -196,7 +198,8 @@ def _projection_figure(
     # A projection with a feature map has other columns than the stream, and names them itself.
     names = directory.schema.names if projection.kind != "mapped" else None
     deviations = newest.input_column_deviations(projection) if shows_variance else None
-    return loadings_figure_dict(projection, component, 20, names, f"{name}: loadings", deviations)
+    max_features = 20
+    return loadings_figure_dict(projection, component, max_features, names, f"{name}: loadings", deviations)
 
 
 def is_figure_on_page(kind: str, model: Model | None) -> bool:
@@ -338,7 +341,8 @@ class LiveFigures:
 
         try:
             newest = newest_rows(self._directory, max_rows)
-        # The log is damaged or a shard is missing. The status of the models shows the error.
+        # The log is damaged or a shard is missing. The status of the models shows the error, so
+        # this page only shows no rows.
         except StreamDRError:
             newest = NewestRows(self._directory.position)
         counts = _count_rows_by_label(newest)
@@ -422,6 +426,7 @@ def _count_rows_by_label(newest: NewestRows) -> Counts:
     if targets is None or targets.kind == "continuous":
         return []
 
+    # A code is an index into `labels`, −1 without a label. `rows` has the number of rows by code.
     labels = targets.labels
     codes = targets.codes[targets.codes >= 0]
     rows = np.bincount(codes, minlength=len(labels))
@@ -429,6 +434,7 @@ def _count_rows_by_label(newest: NewestRows) -> Counts:
     frequent = descending[:MAX_LABELS].tolist()
     others = descending[MAX_LABELS:]
 
+    # Some labels may have no row, because `labels` may be those of a larger batch.
     counts = []
     for code in sorted(frequent, key=lambda code: labels[code]):
         if rows[code]:
@@ -518,9 +524,9 @@ def _report_html_parts(directory: Directory, max_rows: int, on_progress: Callabl
     on_progress: function that is called before each model is drawn, with the number of models
         drawn so far and the number of all models.
     """
+    # Read the rows and records once, because most figures need them.
     newest = newest_rows(directory, max_rows)
     records = directory.records.read()
-    options = FigureOptions(max_rows)
 
     # Yield the head of the page, the summary, and the figures of all models.
     name = escape(directory.path.name)
@@ -538,11 +544,24 @@ def _report_html_parts(directory: Directory, max_rows: int, on_progress: Callabl
     for number, model in enumerate(_models_by_score(directory)):
         on_progress(number, len(directory.models))
         yield from _model_section(directory, model)
-        for kind in KINDS:
-            if kind not in OF_ALL and is_figure_on_page(kind, model):
-                figure = draw_directory_figure(directory, kind, model, options, newest, records)
-                yield from _figure_section(kind, figure)
+        yield from _model_figures(directory, model, max_rows, newest, records)
     yield f"<script>{_DARK}</script></body></html>\n"
+
+
+def _model_figures(
+    directory: Directory, model: Model, max_rows: int, newest: NewestRows, records: list[JsonDict]
+) -> Iterator[str]:
+    """Yield the HTML of all figures of one model.
+
+    max_rows: maximum number of rows to draw.
+    newest: newest rows of the log.
+    records: records of the directory, oldest first.
+    """
+    options = FigureOptions(max_rows)
+    for kind in KINDS:
+        if kind not in OF_ALL and is_figure_on_page(kind, model):
+            figure = draw_directory_figure(directory, kind, model, options, newest, records)
+            yield from _figure_section(kind, figure)
 
 
 def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[str]:
@@ -554,7 +573,7 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
 
     records: records of the directory, oldest first.
     """
-    # A sentence on the best models.
+    # A sentence on the best models. `tested` has the last scores of each tested model, by its id.
     tested = directory.records.newest_scores()
     best = best_models(records, directory.models)
     if best is not None:
@@ -566,6 +585,7 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
         yield f"<p>{names} {verb}, since {_utc_text(best.since)}: {score}. "
         yield f"{directory.rows:,} rows, {len(directory.schema.labels):,} labels.</p>"
 
+    # "weakness" is a text if the model is no better than the most frequent label.
     models = _models_by_score(directory)
     for model in models:
         weakness = tested.get(model.id, {}).get("weakness")
@@ -603,8 +623,9 @@ def _summary_cells(described: JsonDict, scores: JsonDict) -> list[object]:
     described: description of the model, as `Model.describe` returns it.
     scores: last scores of the model, empty if it was not tested.
     """
-    cells = [described["name"], _accuracy_or_r2_text(scores)]
+    # The baselines predict the label of the row before ("baseline"), or the most frequent label.
     # Accuracies are shown in per cent, R² as numbers.
+    cells = [described["name"], _accuracy_or_r2_text(scores)]
     form = ".1%" if "accuracy" in scores else ".3f"
     for baseline in ("baseline", "most_frequent"):
         text = "–"

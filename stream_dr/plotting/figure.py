@@ -168,7 +168,8 @@ def component_spread_or_none(model: Any) -> ComponentSpread | None:
 
     model: fitted estimator or projection.
     """
-    # An estimator with folds computes the uncertainty when `angles_` is read, and stores it.
+    # An estimator with folds computes the uncertainty when `angles_` is read, and stores it in its
+    # projection. Errors mean that there is no uncertainty, which is checked below.
     with suppress(AttributeError, StreamDRError):
         model.angles_  # noqa: B018
     projection = unmapped_projection(model)
@@ -186,6 +187,7 @@ def figure_loadings(model: Any, array_name: Literal["loadings", "eigenvalues"]) 
     model: fitted estimator or projection.
     array_name: name of the array to return.
     """
+    # `components_` is (components, features), and loadings are (features, components).
     values = getattr(unmapped_projection(model), array_name, None)
     if values is None and array_name == "eigenvalues":
         values = getattr(model, "explained_variance_", None)

@@ -130,7 +130,8 @@ def _feature_bars(
     half_widths: half the width of each value's error bar, or None.
     names: names of all features.
     """
-    # Plotly draws the first bar at the bottom, so the largest value is the last.
+    # `largest` are the indices of the largest values. Plotly draws the first bar at the bottom, so
+    # the largest value comes last.
     descending = np.argsort(-np.abs(values), kind="stable")
     largest = descending[:max_features][::-1]
     shown = values[largest]
@@ -279,6 +280,7 @@ def _share_line(model: Any, eigenvalues: np.ndarray, cumulative_shares: np.ndarr
         `explained_variance_ratio_` if the model has it. Otherwise they are parts of the sum of the
         eigenvalues, where negative eigenvalues count as 0.
     """
+    # `whole` says in the legend of what the shares are parts.
     shares = cumulative_shares
     whole = "all variance"
     if shares is None:
@@ -320,6 +322,8 @@ def regularisation_figure_dict(model: Any, title: str) -> FigureDict:
 
     model: fitted estimator or projection.
     """
+    # `choice` has the compared values of a parameter, the mean error and standard error of each
+    # value, and the index of the chosen value.
     projection = unmapped_projection(model)
     choice = None
     if isinstance(projection, Linear):
@@ -353,9 +357,11 @@ def _ridge_positions(ridges_from_zero: np.ndarray) -> tuple[np.ndarray, JsonDict
 
     ridges_from_zero: the ridges, ascending from 0.
     """
-    # All ridges are 0 if no column varies.
+    # All ridges are 0 if no column varies. The ridge 0 is drawn at a tenth of the next ridge.
     smallest = ridges_from_zero[1] or 1.0
     x = np.maximum(ridges_from_zero, smallest / 10)
+
+    # The ticks are at the ridge 0, and at the powers of ten from the next ridge to the largest one.
     first = np.ceil(np.log10(smallest))
     # The last power of ten may be the largest ridge, in spite of rounding.
     last = np.log10(x[-1]) + 1e-9
@@ -506,8 +512,9 @@ def _class_means(projected_rows: np.ndarray, targets: Targets | None) -> ClassMe
 
 def _histogram(values: np.ndarray, targets: Targets | None, title: str) -> FigureDict:
     """Return a histogram of rows with one component, as a figure dict."""
+    # A histogram shows no class means.
     traces = []
-    for group in _group_rows_by_colour(targets, len(values), {}):
+    for group in _group_rows_by_colour(targets, len(values), class_means={}):
         bars = {"type": "histogram", "opacity": 0.6, "x": values[group.rows], "name": group.name}
         bars["marker"] = {"color": group.colour}
         traces.append(bars)
@@ -537,10 +544,11 @@ def _first_label_codes(targets: Targets) -> np.ndarray:
 
     The result is (rows,). The code of a row without labels is −1.
     """
-    # Without `indptr`, each row has one label or none. Otherwise the codes of row i are
-    # codes[indptr[i] : indptr[i + 1]].
+    # Without `indptr`, each row has one label or none (the code −1).
     if targets.indptr is None:
         return targets.codes
+
+    # The codes of row i are codes[indptr[i] : indptr[i + 1]], so the first is codes[indptr[i]].
     starts = targets.indptr[:-1]
     labelled = np.diff(targets.indptr) > 0
     codes = np.full(len(starts), -1)
@@ -561,7 +569,8 @@ def _group_rows_by_colour(targets: Targets | None, n_rows: int, class_means: Cla
     if targets is None or targets.kind == "continuous":
         return [_ColourGroup("rows", np.arange(n_rows), COLOURS[0])]
 
-    # One group for each of the largest classes.
+    # One group for each of the largest classes. `codes` (rows,) are indices into the labels, and
+    # `sizes` (labels,) are numbers of rows.
     codes = _first_label_codes(targets)
     sizes = np.bincount(codes[codes >= 0], minlength=len(targets.labels))
     descending = np.argsort(-sizes, kind="stable")

@@ -112,26 +112,27 @@ def progress_figure_dict(records: list[JsonDict], max_records: int, title: str) 
     max_records: maximum number of records to draw. If there are more, only every n-th record is
         drawn.
     """
-    ticks = select_records(records, "progress")
-    if not ticks:
+    progress_records = select_records(records, "progress")
+    if not progress_records:
         return empty_figure(title, "no records yet: they are written while models learn")
-    ticks = _thin_records(ticks, max_records)
+    progress_records = _thin_records(progress_records, max_records)
 
-    traces = list(_baseline_line(ticks))
-    names = dict.fromkeys(name for tick in ticks for name in tick["models"])
+    # A record of progress has the values of each model in the dict "models", by name of the model.
+    traces = list(_baseline_line(progress_records))
+    names = dict.fromkeys(name for record in progress_records for name in record["models"])
     for i, name in enumerate(names):
         colour = COLOURS[i % len(COLOURS)]
-        traces += _model_lines(ticks, name, colour)
-        traces += _event_marks(records, ticks, name, colour, max_records)
-    return figure_dict(traces, title, hovermode="x", dragmode="pan", **_progress_axes(ticks))
+        traces += _model_lines(progress_records, name, colour)
+        traces += _event_marks(records, progress_records, name, colour, max_records)
+    return figure_dict(traces, title, hovermode="x", dragmode="pan", **_progress_axes(progress_records))
 
 
 def _baseline_line(progress_records: list[JsonDict]) -> Iterator[Trace]:
     """Yield the line of always predicting the last label, if it was tested."""
     # All models of a record have one baseline, so the first value in the record is drawn.
     values = []
-    for tick in progress_records:
-        baselines = [scores.get("baseline") for scores in tick["models"].values()]
+    for record in progress_records:
+        baselines = [scores.get("baseline") for scores in record["models"].values()]
         known = [value for value in baselines if value is not None]
         values.append(next(iter(known), None))
     if all(value is None for value in values):
@@ -144,18 +145,21 @@ def _baseline_line(progress_records: list[JsonDict]) -> Iterator[Trace]:
 
 def _progress_axes(progress_records: list[JsonDict]) -> JsonDict:
     """Return the axes of the figure `progress`, by plotly's names."""
-    # The panels are one above the other.
+    # The panels are one above the other. A domain is the part of the figure's height that a panel
+    # takes, from 0 (bottom) to 1, with a gap of 0.06 between panels.
     height = 1 / len(PANELS)
     axes: JsonDict = {}
-    # A domain is the part of the figure's height that a panel takes, from 0 (bottom) to 1.
     for i, (_, label, axis) in enumerate(reversed(PANELS)):
         domain = [i * height + 0.03, (i + 1) * height - 0.03]
+        # Lines refer to an axis as "y2", and the layout calls the same axis "yaxis2".
         axes["yaxis" + axis[1:]] = titled_axis(label, domain=domain, anchor="x")
 
+    # The axes are y3 for accuracy, y2 for rows/s, and y for the lag, a number of events. Small lags
+    # have a tick at each whole number.
     axes["yaxis3"] |= {"range": [0, 1.02], "tickformat": ".0%"}
     axes["yaxis2"] |= {"rangemode": "tozero", "exponentformat": "SI"}
     axes["yaxis"] |= {"rangemode": "tozero", "tickformat": ",d", "dtick": None}
-    lags = [scores["lag"] for tick in progress_records for scores in tick["models"].values()]
+    lags = [scores["lag"] for record in progress_records for scores in record["models"].values()]
     if max(lags, default=0) <= 5:
         axes["yaxis"]["dtick"] = 1
 
@@ -192,17 +196,21 @@ def best_models(records: list[JsonDict], model_names: Collection[str]) -> BestMo
     records: records of the directory, oldest first.
     model_names: names of the models to compare.
     """
+    # Read all records to find since when the same model has been the best.
     best = None
-    for tick in select_records(records, "progress"):
-        measured = tick["models"]
+    for record in select_records(records, "progress"):
+        measured = record["models"]
         tested = [name for name in measured if name in model_names and measured[name].get("tested")]
         # "weakness" is a text if the model is no better than the most frequent label.
         good = [name for name in tested if not measured[name].get("weakness")]
+        # If all tested models are weak, no model is the best any more. If none was tested, the
+        # record says nothing.
         if not good:
             if tested:
                 best = None
             continue
 
+        # Models within two standard errors of the highest score count as equally good.
         scores = {name: score_or_minus_infinity(measured[name]) for name in good}
         ranked = sorted(good, key=lambda name: -scores[name])
         first = ranked[0]
@@ -210,7 +218,7 @@ def best_models(records: list[JsonDict], model_names: Collection[str]) -> BestMo
         lowest = scores[first] - 2 * error
         close = tuple(name for name in ranked if scores[name] >= lowest)
         # If the first model was the first in the record before, it has been the best since then.
-        since = tick["time"]
+        since = record["time"]
         if best is not None and best.models[0] == first:
             since = best.since
         best = BestModels(close, scores[first], since)
@@ -247,14 +255,17 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
     progress_records: records of the kind "progress", oldest first.
     model_name: name of the model.
     """
-    own_ticks = [tick for tick in progress_records if model_name in tick["models"]]
-    times = list(map(record_time_for_plotly, own_ticks))
-    scores_of_ticks = [tick["models"][model_name] for tick in own_ticks]
+    # `own_scores` has the model's values in each record that names the model.
+    own_records = [record for record in progress_records if model_name in record["models"]]
+    times = list(map(record_time_for_plotly, own_records))
+    own_scores = [record["models"][model_name] for record in own_records]
     name = plotly_escaped_text(model_name)
-    mode = "lines+markers" if len(own_ticks) <= FEW else "lines"
+    mode = "lines+markers" if len(own_records) <= FEW else "lines"
+
+    # `field` is the key of the panel's value. "score" stands for accuracy or R².
     for field, _, axis in PANELS:
         values = []
-        for scores in scores_of_ticks:
+        for scores in own_scores:
             value = scores.get(field)
             if field == "score" and scores.get("tested"):
                 value = score_or_minus_infinity(scores)
@@ -282,6 +293,7 @@ def _event_marks(
     max_marks: maximum number of marks for new versions.
     """
     start = progress_records[0]["time"]
+    # Refined versions have marks of their own.
     published = [r for r in select_records(records, "published", model_name) if r["time"] >= start]
     refined = [r for r in published if r["solution"] == "refined"]
     versions = [r for r in published if r["solution"] != "refined"]
