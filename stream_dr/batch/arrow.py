@@ -102,7 +102,7 @@ TARGET_COLUMNS = tuple(TARGET_COLUMN.values())
 
 
 def targets_from_arrow(batch: pa.RecordBatch) -> Targets | None:
-    """Return a batch's Targets, or None without target column.
+    """Return a batch's Targets, or None without a target column.
 
     The target column is one of these:
 
@@ -647,8 +647,8 @@ def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None
         X = sparse_rows(batch, declared_width)
         return Block(X, width_stated=declared_width is not None)
 
-    # Read dense rows from the column `features`; without this column, each column is a feature.
-    # Columns of plain numbers then become an array, and any other columns become a table.
+    # Read dense rows from the column `features`. Without this column, each column is a feature.
+    # These columns become an array if all are numbers without nulls, and a table otherwise.
     names: tuple[str, ...] | None = None
     if "features" in columns:
         X = dense_rows(batch.column("features"))

@@ -110,13 +110,13 @@ def refuse_missing_values(parsed_request: ParsedJson) -> None:
 
 
 def _refuse_too_many_gaps(n_rows: int, n_columns: int, n_present: int, column_noun: str) -> None:
-    """Raise LimitExceeded unless enough values of a table are present.
+    """Raise LimitExceeded if a table has too many missing values.
 
     n_present: number of values that the request has.
     column_noun: word for columns in the error message.
     """
-    # `needed` is the memory that the table takes, counted in values. It may have one missing value
-    # for each present value, and MAX_MISSING_VALUES more.
+    # `needed` is the memory of the whole table, counted in values. A column takes some even without
+    # rows. `limit` allows one missing value for each present one, and MAX_MISSING_VALUES more.
     needed = (n_rows + COLUMN_OVERHEAD_IN_VALUES) * n_columns
     limit = 2 * n_present + MAX_MISSING_VALUES
     if needed > limit:
@@ -283,7 +283,8 @@ def _csr_from_row_objects(row_objects: list[JsonObject], declared_width: int | N
     index_lists = []
     value_lists = []
     for i, row in enumerate(row_objects):
-        if row.keys() != {"indices", "values"} or not all(isinstance(v, list) for v in row.values()):
+        has_lists = row.keys() == {"indices", "values"} and all(isinstance(v, list) for v in row.values())
+        if not has_lists:
             raise InvalidRows(f'row {i} is not {{"indices": […], "values": […]}} as row 0 is.', row=i)
         indices = row["indices"]
         values = row["values"]

@@ -289,7 +289,7 @@ def as_rows(X: Any) -> RowsAndNames:
         rows = _as_float_matrix(X)
     elif is_sparse(X):
         rows = sparse_as_csr(X)
-    elif is_pandas(X) and all(map(_is_number_type, X.dtypes)):
+    elif is_pandas(X) and all(map(_is_pandas_number, X.dtypes)):
         # numpy converts a single row of numbers ten times faster than Arrow.
         rows = _as_float_matrix(X.to_numpy())
         names = _column_names(X.columns)
@@ -303,7 +303,7 @@ def as_rows(X: Any) -> RowsAndNames:
     return rows, names
 
 
-def _is_number_type(kind: object) -> bool:
+def _is_pandas_number(kind: object) -> bool:
     """True for the types of pandas columns that numpy converts to numbers."""
     # numpy's kinds: b is bool, i and u are integers, f is float, and c is complex, which is refused
     # later. Of pandas' own types, only sparse columns go this way.

@@ -749,7 +749,8 @@ def _check_array_offsets(array: pa.Array, column_name: str) -> None:
     if not len(array) and (buffer is None or not buffer.size):
         return
 
-    # An array has one offset more than rows.
+    # An array has one offset more than rows. If the array is a slice, its first row is the row
+    # `array.offset` of the buffers.
     dtype = np.dtype(_STRING_OFFSETS.get(kind) or _LIST_OFFSETS[kind])
     needed = (array.offset + len(array) + 1) * dtype.itemsize
     if buffer is None or buffer.size < needed:

@@ -200,8 +200,8 @@ def only_has(X: object, kind: type) -> bool:
 def as_table(X: Any) -> pa.Table | None:
     """Return opened rows as an Arrow table, or None if they are no table.
 
-    Rows that are dicts become a table whose columns are the keys. The index of a pandas frame is
-    dropped.
+    Opened rows have one of the forms that `open_rows` returns. Rows that are dicts become a table
+    whose columns are the keys. The index of a pandas frame is dropped.
     """
     if isinstance(X, pa.Table):
         return X
@@ -283,7 +283,9 @@ def column_of_values(values: list[Any], column_name: str) -> pa.Array:
 
 
 def as_block(X: Any, y: Any = None, weights: Any = None) -> Block:
-    """Return rows, targets and weights as one Block, with opened rows.
+    """Return rows, targets and weights as one Block.
+
+    The rows of the Block have one of the forms that `open_rows` returns.
 
     X: rows of any kind, or a Block.
     y: targets. If None and X is a Block, the block's own targets are used.
@@ -299,7 +301,7 @@ def as_block(X: Any, y: Any = None, weights: Any = None) -> Block:
 
 
 def batches(block: Block) -> Iterator[Block]:
-    """Yield the batches of a block with opened rows.
+    """Yield the batches of a block from `as_block`.
 
     The rows of the block may be a stream of tables, which has one batch for each table. A block
     with other rows is one batch. If the block's `y` is the name of a column of X, this column
@@ -309,11 +311,14 @@ def batches(block: Block) -> Iterator[Block]:
     Raises InvalidTargets if the `y` of a stream is neither None nor a string. Raises
     SchemaMismatch if X has no column named `y`.
     """
+    # Rows that are no stream are one batch.
     if not isinstance(block.X, TableStream):
         if isinstance(block.y, str):
             block = take_target_column(block)
         yield block
         return
+
+    # Each table of a stream is a batch. Its targets must be one of its columns, named by `y`.
     if block.y is not None and not isinstance(block.y, str):
         raise InvalidTargets(
             f"X is a {type_name(block.X.source)}, read batch by batch, and y a {type_name(block.y)}: name the column of "

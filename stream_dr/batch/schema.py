@@ -145,7 +145,7 @@ class Schema(NamedTuple):
         return block.reorder(self.names)
 
     def missing_columns(self, block: Block | None) -> tuple[str, ...]:
-        """Return names of the table's columns that a batch lacks.
+        """Return names of the stream's columns that a batch lacks.
 
         The values of these columns count as missing. Returns an empty tuple if the stream is no
         table.
@@ -187,22 +187,8 @@ class Schema(NamedTuple):
         elif block.names:
             layout = "named"
 
-        # The first batch decides the layout and the width (number of columns). `stated` is the
-        # declared width, 0 if it is not declared.
         if self.layout is None:
-            if self.stated and not block.sparse and block.features != self.stated:
-                raise WidthMismatch(
-                    f"batch has {block.features} features; {self.stated} are stated for this stream (by its first shards or "
-                    f"n_features). Send {self.stated} columns, or start another stream."
-                )
-            # Only sparse rows have a declared width, because only they may get wider later.
-            stated = 0
-            if block.sparse:
-                stated = self.stated
-                if block.width_stated:
-                    stated = max(stated, block.features)
-            features = max(block.features, stated)
-            return self._replace(layout=layout, features=features, names=block.names, stated=stated)
+            return self._begin_layout(layout, block)
 
         # A later batch must have the layout of the first one. Only sparse rows may become wider.
         if layout != self.layout:
@@ -218,6 +204,27 @@ class Schema(NamedTuple):
                 needed=self.features,
             )
         return self._replace(features=max(self.features, block.features))
+
+    def _begin_layout(self, layout: str, block: Block) -> "Schema":
+        """Return the schema with the layout and width of the first batch.
+
+        layout: layout of the batch, "dense", "named" or "sparse".
+        block: the first batch.
+        """
+        # `stated` is the declared width (number of columns), 0 if it is not declared.
+        if self.stated and not block.sparse and block.features != self.stated:
+            raise WidthMismatch(
+                f"batch has {block.features} features; {self.stated} are stated for this stream (by its first shards or "
+                f"n_features). Send {self.stated} columns, or start another stream."
+            )
+        # Only sparse rows keep a declared width, because only they may get wider later.
+        stated = 0
+        if block.sparse:
+            stated = self.stated
+            if block.width_stated:
+                stated = max(stated, block.features)
+        features = max(block.features, stated)
+        return self._replace(layout=layout, features=features, names=block.names, stated=stated)
 
     def _add_table(self, rows: Rows) -> "Schema":
         """Return the schema with the columns of table rows.

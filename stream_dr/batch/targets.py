@@ -86,11 +86,12 @@ def is_label_type(arrow_type: pa.DataType) -> bool:
 
 
 def encode_labels(column: pa.Array) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Return a column's distinct labels, and one code int32 for each value.
+    """Return a column's distinct labels, and an int32 code for each value.
 
-    If the column is already dictionary-encoded, its codes are renumbered, because the dictionary
-    may have unused, repeated or null labels. The column is not decoded to plain strings, because
-    a label of a megabyte in 10,000 rows would take 10 GB.
+    The code is the index of the value's label, −1 for a null. If the column is already
+    dictionary-encoded, its codes are renumbered, because the dictionary may have unused, repeated or
+    null labels. The column is not decoded to plain strings, because a label of a megabyte in 10,000
+    rows would take 10 GB.
 
     column: column of a type for which `is_label_type` is true.
     """
@@ -122,10 +123,9 @@ def encode_plain_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray] | N
     if len(types) != 1 or not types <= {str, int, bool}:
         return None
 
-    # `distinct` has the labels in order of appearance, because a dict keeps its order. Refuse texts
-    # that are no valid Unicode, and integers that are too large.
-    distinct = dict.fromkeys(labels)
-    code_of = dict(zip(distinct, range(len(distinct)), strict=True))
+    # `code_of` has the labels in order of appearance, because a dict keeps its order. Texts of
+    # invalid Unicode and integers that are too large also need the checks of `label_column`.
+    code_of = {label: code for code, label in enumerate(dict.fromkeys(labels))}
     if types == {str} and not is_valid_unicode("".join(code_of)):
         return None
     if types == {int} and not INTEGERS[0] <= min(code_of) <= max(code_of) <= INTEGERS[1]:

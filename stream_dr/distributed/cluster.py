@@ -163,6 +163,7 @@ def check_workers(client: Client, min_memory_bytes: int = 0) -> None:
     if not workers:
         raise ClusterError("the cluster has no workers; start some with `dask worker`.")
 
+    # `run` calls the function on every worker, and returns the results by the worker's address.
     here = software_versions()
     for address, there in client.run(software_versions, on_error="return").items():
         # For a worker that was just lost, Dask returns an exception and not a dict of versions.
@@ -422,6 +423,8 @@ def refine_on_cluster(
       a row's part of the sums depends on earlier rows. So tasks cannot sum at the same time.
     - ClusterError if the cluster cannot be used.
     """
+    # `merges` is True if the states of two parts of the rows can be merged. If not, `merges_as` may
+    # name a similar estimator whose states can be.
     estimator = model.estimator
     name = type(estimator).__name__
     if not estimator.merges:
@@ -487,6 +490,7 @@ class _ClusterSums:
         sized = []
         for _, reference in references:
             if reference is not None:
+                # The shard may have another URI than the log says, if it was moved.
                 shard = find_shard(directory.path, reference.uri, reference.sha256)
                 current = reference._replace(uri=shard_file_uri(shard))
                 sized.append((current, shard.bytes / shard.rows * reference.rows))

@@ -440,11 +440,11 @@ def _run_plan_in_threads(n_threads: int, plan: TaskPlan, before_batch: BatchCall
     # `plan.specs` are the models whose states can be merged. Each of the plan's tasks learns its
     # batches with all of them. Without such models, only recurrences are run.
     plan_run = _PlanRun(plan, before_batch)
-    numbers = range(len(plan.tasks)) if plan.specs else ()
+    task_indices = range(len(plan.tasks)) if plan.specs else ()
     with ThreadPoolExecutor(n_threads, thread_name_prefix="stream_dr-part") as pool:
         try:
             recurrences = [pool.submit(plan_run.learn_unmergeable_model, n) for n in range(len(plan.recurrences))]
-            tasks = [pool.submit(plan_run.learn_and_merge, number) for number in numbers]
+            tasks = [pool.submit(plan_run.learn_and_merge, i) for i in task_indices]
 
             # Wait for the tasks. Only the one that ends last returns the merged result, the others
             # return None.
@@ -470,12 +470,14 @@ def replay_in_parallel_tasks(
 ) -> ReplayReport:
     """Replay a data set into a directory in parallel tasks.
 
+    A replay appends the batches that the log does not have yet, and the models learn them.
+
     plan_runner: function that runs the tasks, in threads or on Dask.
     on_progress: function that receives the progress, as in `running.replay.replay`.
 
     Raises the errors of `plan_runner` and the errors of `running.replay.replay`.
     """
-    # `run` first lets the models learn the log's events, and then calls the method once.
+    # `run` first lets the models learn the events in the log, and then calls the given method once.
     replay = Replay(directory, dataset, settings, on_progress)
     return replay.run(_ParallelReplay(replay, plan_runner).append_and_learn_missing)
 

@@ -133,7 +133,7 @@ def directory_figure_dict(
     if kind not in KINDS:
         raise InvalidParameter(f"there is no figure {kind!r}{did_you_mean(kind, KINDS)}; there are {', '.join(KINDS)}.")
 
-    # Figures of all models, which are drawn from records.
+    # `history` has the records of the directory. It may be empty for other kinds of figures.
     history = list(records or [])
     if records is None and kind in FROM_RECORDS:
         history = directory.records.read()
@@ -333,7 +333,8 @@ class LiveFigures:
 
         max_rows: maximum number of rows.
         """
-        # Position −2 is no position of a log, so it never equals the directory's position.
+        # `_newest` has (time of reading, rows, label counts) by `max_rows`. The default of `get` is
+        # always too old: its position −2 is no position of a log.
         read_at, newest, counts = self._newest.get(max_rows, (0.0, NewestRows(-2), []))
         recently_read = time.monotonic() - read_at < REFRESH_SECONDS
         if recently_read or newest.position == self._directory.position:
@@ -618,7 +619,7 @@ _SUMMARY_HEADS = (
 
 
 def _summary_cells(described: JsonDict, scores: JsonDict) -> list[object]:
-    """Return a model's cells in the summary's table.
+    """Return a model's cells in the order of _SUMMARY_HEADS.
 
     described: description of the model, as `Model.describe` returns it.
     scores: last scores of the model, empty if it was not tested.
@@ -700,6 +701,8 @@ def _shortened_list(values: Sequence[object], max_values: int) -> str:
 
 def _model_section(directory: Directory, model: Model) -> Iterator[str]:
     """Yield the HTML of a model's heading and table."""
+    # "lag" is the number of events of the log that the model has not learned. "stale_rows" is the
+    # number of learned rows that the published version does not include.
     described = model.describe(directory.position)
     params = ", ".join(f"{name}={value!r}" for name, value in described["params"].items())
     solution = described["solution"] or "no solution"

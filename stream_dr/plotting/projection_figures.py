@@ -580,6 +580,7 @@ def _group_rows_by_colour(targets: Targets | None, n_rows: int, class_means: Cla
     for i, code in enumerate(coloured):
         name = plotly_escaped_text(targets.labels[code])
         rows = np.flatnonzero(codes == code)
+        # After the last colour, the next symbol is taken with the same colours.
         colour = COLOURS[i % len(COLOURS)]
         symbol = SYMBOLS[i // len(COLOURS) % len(SYMBOLS)]
         groups.append(_ColourGroup(name, rows, colour, symbol, class_means.get(code)))
@@ -621,16 +622,16 @@ def _class_traces(
         traces.append(_points_trace(group.name, points, axes, n_rows, marker))
 
     # Add the trace of the class means.
-    centred = [group for group in groups if group.mean is not None]
-    if centred:
-        means = np.array([group.mean for group in centred])
-        colours = [group.colour for group in centred]
+    with_mean = [group for group in groups if group.mean is not None]
+    if with_mean:
+        means = np.array([group.mean for group in with_mean])
+        colours = [group.colour for group in with_mean]
         # No colour is set for the outline, so the page can set it to the colour of its text.
         # The marks are 6 pixels larger than the points of a figure with few points.
         marker = {"color": colours, "size": _marker_size(axes, 0) + 6, "symbol": "x", "line": {"width": 1.5}}
         # Draw the means like the rows: plotly puts WebGL above SVG, which would hide SVG means.
         trace = _points_trace("class means", means, axes, n_rows, marker)
-        trace["text"] = [group.name for group in centred]
+        trace["text"] = [group.name for group in with_mean]
         trace["hoverinfo"] = "text"
         traces.append(trace)
     return traces

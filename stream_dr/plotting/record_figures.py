@@ -394,7 +394,8 @@ def confusion_figure_dict(records: list[JsonDict], model_id: int, title: str) ->
     shares = counts / np.maximum(rows, 1)[:, None]
     texts = [list(map(_percent_or_empty, row)) for row in shares.tolist()]
 
-    # Draw the shares as a heat map.
+    # Draw the shares as a heat map. "customdata" are the numbers of rows, which are shown under the
+    # mouse pointer. The axis "given" has the predicted labels.
     cells = {"type": "heatmap", "x": labels, "y": labels, "z": shares.tolist(), "text": texts}
     cells |= {"zmin": 0, "zmax": 1, "colorscale": _SHADES, "showscale": False, "xgap": 1, "ygap": 1}
     cells["customdata"] = counts.astype(int).tolist()
