@@ -144,9 +144,9 @@ class RiverTransformer(base.MiniBatchTransformer):
         self.prefix = prefix
 
         # The clone learns, and the caller's estimator stays unchanged. If the clone's feature map
-        # identifies columns by name, rows stay dicts, and names need no columns.
+        # identifies columns by name (`_takes_dicts`), rows stay dicts, and names need no columns.
         self.learner: Estimator = clone(estimator)
-        self._columns_by_name = bool(self.learner.identifies_columns_by_name())
+        self._takes_dicts = bool(self.learner.identifies_columns_by_name())
         # Column of each feature name, in the order in which names came.
         self._columns: dict[Hashable, int] = {}
         self._last_layout = RowLayout((), {})
@@ -215,7 +215,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         # the number of names tells if a name is new.
         self.learner.partial_fit(rows, targets)
         fitted = self.learner.fitted_
-        if not self._columns_by_name and len(fitted.names or ()) != len(self._columns):
+        if not self._takes_dicts and len(fitted.names or ()) != len(self._columns):
             fitted.names = tuple(map(str, self._columns))
 
     def _project_rows(self, rows: Rows) -> np.ndarray:
@@ -225,9 +225,9 @@ class RiverTransformer(base.MiniBatchTransformer):
         """
         # Rows are a list of dicts if the estimator identifies columns by name, and CSR otherwise.
         # CSR rows have no columns until a name has been learned.
-        n_rows = len(rows) if self._columns_by_name else rows.shape[0]
+        n_rows = len(rows) if self._takes_dicts else rows.shape[0]
         empty = np.empty((n_rows, 0))
-        if not self._columns_by_name and rows.shape[1] == 0:
+        if not self._takes_dicts and rows.shape[1] == 0:
             return empty
         try:
             projection = self.learner.projection()
@@ -240,7 +240,7 @@ class RiverTransformer(base.MiniBatchTransformer):
 
         Rows that are dicts have no columns, and are returned unchanged.
         """
-        if self._columns_by_name:
+        if self._takes_dicts:
             return rows
         return Block(rows, width_stated=False)
 
@@ -251,7 +251,7 @@ class RiverTransformer(base.MiniBatchTransformer):
 
         add_new_names: if true, new names get columns.
         """
-        if self._columns_by_name:
+        if self._takes_dicts:
             return [features]
         try:
             values = np.fromiter(features.values(), dtype=np.float64, count=len(features))
@@ -266,7 +266,7 @@ class RiverTransformer(base.MiniBatchTransformer):
 
         add_new_names: if true, new names get columns.
         """
-        if self._columns_by_name:
+        if self._takes_dicts:
             if is_pandas(data_frame):
                 return data_frame.to_dict("records")
             return data_frame.to_dicts()

@@ -242,6 +242,7 @@ def _targets_of_items(items: list[Any], allowed_kinds: Sequence[str], settled_ki
 
 def _targets_of_objects(items: list[Any], allowed_kinds: Sequence[str], settled_kind: str | None) -> Targets:
     """Return the Targets of a list of any Python objects, with one for each row."""
+    # For plain labels, no item needs a closer look.
     types = set(map(type, items))
     if types <= {str, int, bool, type(None)}:
         return _targets_of_labels(items, settled_kind)
@@ -260,7 +261,8 @@ def _targets_of_objects(items: list[Any], allowed_kinds: Sequence[str], settled_
 def _targets_of_collections(rows: list[Any], allowed_kinds: Sequence[str], settled_kind: str | None) -> Targets:
     """Return the Targets of lists of labels or of numbers, one list for each row."""
     # Vectors of floats are measurements. Integers and texts are labels, unless the kind says else.
-    if settled_kind != "continuous" and not _is_float_table(rows):
+    are_measurements = settled_kind == "continuous" or _is_float_table(rows)
+    if not are_measurements:
         return multilabel_targets(rows)
     try:
         table = np.asarray(rows)
@@ -302,6 +304,7 @@ def _targets_of_matrix(y: np.ndarray, settled_kind: str | None) -> Targets:
     # The kinds S and U are texts, and b, i, u and f are bools and numbers.
     if y.dtype == object and any(isinstance(v, Decimal) for v in y.flat):
         y = y.astype(np.float64)
+    # Texts have an error of their own if the kind is settled as "continuous".
     if y.dtype.kind in "SUO":
         _refuse_text_for_numbers(y.ravel().tolist(), settled_kind)
     if y.dtype.kind not in "biuf":

@@ -108,6 +108,7 @@ class Schema(NamedTuple):
         else:
             schema = self._add_columns(block)
 
+        # `weighted` is None before the first batch, which decides it.
         has_weights = block.weights is not None
         if schema.weighted not in (None, has_weights):
             says = "carry no weights"
@@ -245,13 +246,13 @@ class Schema(NamedTuple):
                 f"{list(names[:5])} …. Leave them out."
             )
 
-        # Kinds that are known replace "", and the rows decide the kinds that are still "".
-        # All columns of a stream with the layout "named" are numbers.
-        kinds = dict.fromkeys(names, "")
+        # `families` has the kind of each column: "number", "date" or "text", "" if not known. All
+        # columns of the layout "named" are numbers. The rows decide the kinds that are not known.
+        families = dict.fromkeys(names, "")
         if self.layout == "named":
-            kinds = dict.fromkeys(names, "number")
-        kinds = fill_unknown_families(kinds | self.families, rows)
-        return self._replace(layout="table", features=len(names), names=names, kinds=tuple(kinds.values()))
+            families = dict.fromkeys(names, "number")
+        families = fill_unknown_families(families | self.families, rows)
+        return self._replace(layout="table", features=len(names), names=names, kinds=tuple(families.values()))
 
     def _add_targets(self, targets: Targets) -> "Schema":
         """Return the schema with the kind and the labels of targets."""

@@ -108,6 +108,8 @@ class ColumnValues(NamedTuple):
 def table_batch(columns: Sequence[tuple[str, pa.Array]], n_rows: int) -> pa.RecordBatch:
     """Return named columns as a table.
 
+    The metadata MARK of its schema tells the table from other record batches.
+
     columns: name and values of each column, of a type that a table may have.
     n_rows: number of rows.
 
@@ -185,6 +187,7 @@ def column_values(column: pa.Array) -> ColumnValues:
 
     Costs one pass over the values.
     """
+    # Texts and categories are dictionary-encoded. A missing one has the code −1.
     kind = column_kind(column.type)
     if isinstance(column, pa.DictionaryArray):
         indices = column.indices
@@ -192,8 +195,8 @@ def column_values(column: pa.Array) -> ColumnValues:
             indices = indices.fill_null(-1)
         return ColumnValues(kind, indices.to_numpy(), tuple(column.dictionary.to_pylist()))
 
-    # A date is stored as int32 days, and a time as int64 units since 1970. Nulls become NaN: Arrow
-    # returns NaN for a null of numbers, and None for a null of booleans, which numpy converts.
+    # A date is stored as int32 days, and a time as int64 units since 1970, which become days.
+    # Arrow returns NaN for a null of numbers, and None for a null of booleans. Both become NaN.
     numbers = column
     if kind == "date":
         numbers = column.view(pa.int32())
@@ -512,6 +515,7 @@ def _wrong_family_error(name: str, column: pa.Array, row: int, family: str) -> S
     """Return the error for a value that cannot be converted.
 
     name: name of the column.
+    column: the column, before the conversion.
     row: index of the value's row.
     family: family that the column must have, "number", "date" or "text".
     """

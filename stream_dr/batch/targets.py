@@ -167,11 +167,12 @@ def renumber_codes(codes: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.nda
     codes: (rows,) old code of each row, below `n_labels`.
     n_labels: number of labels.
     """
-    # `first` has the first row of each distinct code, by which the codes are ordered.
-    # `number` maps old codes to new ones. Its last entry −1 is the one that the code −1 selects.
+    # `used` has the distinct codes, and `first` the first row of each, by which they are ordered.
     used, first = np.unique(codes, return_index=True)
     used = used[np.argsort(first)]
     used = used[used >= 0]
+
+    # `number` maps old codes to new ones. Its last entry −1 is the one that the code −1 selects.
     number = np.full(n_labels + 1, -1, dtype=np.int32)
     number[used] = np.arange(len(used), dtype=np.int32)
     return used, number[codes]

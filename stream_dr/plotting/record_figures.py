@@ -455,6 +455,7 @@ def convergence_figure_dict(passes_by_model: dict[str, list[JsonDict]], title: s
     """
     if not passes_by_model:
         return empty_figure(title, "no refine has been recorded")
+    # The report of an estimator has "" in the place of a model's name.
     traces = []
     for i, (name, passes) in enumerate(passes_by_model.items()):
         prefix = f"{plotly_escaped_text(name)}: " if name else ""
@@ -484,10 +485,11 @@ def last_refine_passes(records: list[JsonDict], only_model: str | None) -> dict[
         name = record["model"]
         number = record["pass"]
         passes = runs.setdefault(name, [])
-        # Start a new run of passes if the number of the pass is not larger than the number before.
-        # The passes of a refine are numbered in ascending order.
+        # The passes of a refine are numbered in ascending order. If the number of a pass is not
+        # larger than the number before, the pass begins another refine.
         if passes and number <= passes[-1]["number"]:
             passes.clear()
+        # Passes in the report of an estimator have this number under the key "number", too.
         passes.append({**record, "number": number})
     return runs
 
@@ -556,6 +558,7 @@ def _drift_figure(angles_by_version: list[tuple[int, list[float]]], title: str) 
     median = list(map(np.median, degrees))
     largest_line = scatter_trace("largest angle", numbers, largest, line={"color": COLOURS[0]})
     median_line = scatter_trace("median angle", numbers, median, line={"color": COLOURS[2]})
+    # Principal angles are at most 90 degrees.
     version_axis = whole_number_axis("version", len(numbers))
     angle_axis = titled_axis("degrees to the version before", range=[0, 92])
     return figure_dict([largest_line, median_line], title, xaxis=version_axis, yaxis=angle_axis)
