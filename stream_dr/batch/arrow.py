@@ -278,9 +278,8 @@ def feature_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     features = []
     for name in names:
         if _PREFIXED_OR_RESERVED.fullmatch(name):
-            features.append(name.removeprefix(FEATURE))
-        else:
-            features.append(name)
+            name = name.removeprefix(FEATURE)
+        features.append(name)
     return batch.select(names).rename_columns(features)
 
 

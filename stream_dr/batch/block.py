@@ -207,14 +207,13 @@ def check_finite(X: Rows) -> None:
         where = np.argwhere(~(magnitudes <= LARGEST))[0]
 
     # Raise an error that names the row and column of this value.
+    value = values[tuple(where)]
     if is_sparse(X):
         row = row_of_entry(X.indptr, where[0])
         column = int(X.indices[where[0]])
-        value = values[where[0]]
     else:
         row = int(where[0])
         column = int(where[1])
-        value = values[row, column]
 
     shown = f"{value:g}"
     if np.isnan(value):

@@ -311,11 +311,9 @@ def batches(block: Block) -> Iterator[Block]:
     Raises InvalidTargets if the `y` of a stream is neither None nor a string. Raises
     SchemaMismatch if X has no column named `y`.
     """
-    # Rows that are no stream are one batch.
+    # Rows that are no stream are one batch. If `y` is no name, the block does not change.
     if not isinstance(block.X, TableStream):
-        if isinstance(block.y, str):
-            block = take_target_column(block)
-        yield block
+        yield take_target_column(block)
         return
 
     # Each table of a stream is a batch. Its targets must be one of its columns, named by `y`.

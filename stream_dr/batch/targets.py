@@ -100,10 +100,9 @@ def encode_labels(column: pa.Array) -> tuple[tuple[Label, ...], np.ndarray]:
     if pa.types.is_null(column.type):
         return (), np.full(len(column), -1, dtype=np.int32)
     encoded = column.dictionary_encode()
+    indices = encoded.indices
     if column.null_count:
-        indices = encoded.indices.fill_null(-1)
-    else:
-        indices = encoded.indices
+        indices = indices.fill_null(-1)
     # Copy the codes, because compiled functions take arrays faster that can be written.
     return tuple(encoded.dictionary.to_pylist()), view_of_numbers(indices).copy()
 
@@ -421,14 +420,13 @@ def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
     label_sets: collection of each row. None means that the row has no target, [] that it has a
         target without labels.
     """
-    # Rows of other types than list and tuple are sets, arrays, None or an error.
+    # Rows of other types than list and tuple are sets, arrays, None or an error. `present` (rows,)
+    # is True for rows with a target. A row without a target gets no labels.
     present = None
     if not set(map(type, label_sets)) <= {list, tuple}:
         rows = [_row_labels(labels, i) for i, labels in enumerate(label_sets)]
         present = np.array([labels is not None for labels in rows], dtype=bool)
-        for i in np.flatnonzero(~present).tolist():
-            rows[i] = ()
-        label_sets = rows
+        label_sets = [() if labels is None else labels for labels in rows]
     # `flat` has the labels of all rows. Row i has those from indptr[i] up to indptr[i + 1].
     flat = list(chain.from_iterable(label_sets))
     indptr = np.cumsum([0, *map(len, label_sets)])

@@ -167,9 +167,8 @@ def check_workers(client: Client, min_memory_bytes: int = 0) -> None:
     here = software_versions()
     for address, there in client.run(software_versions, on_error="return").items():
         # For a worker that was just lost, Dask returns an exception and not a dict of versions.
-        if not isinstance(there, dict):
-            continue
-        _refuse_other_versions(address, there, here)
+        if isinstance(there, dict):
+            _refuse_other_versions(address, there, here)
 
     for address, info in workers.items():
         # The limit is 0 or None for a worker without a limit.

@@ -179,7 +179,7 @@ def divide_into_tasks(batches: Iterable[tuple[Reference, float]], total_state_by
             rows = 0
             run_bytes = 0.0
     if run:
-        return (*tasks, Task(tuple(run)))
+        tasks.append(Task(tuple(run)))
     return tuple(tasks)
 
 

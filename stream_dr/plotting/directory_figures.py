@@ -48,7 +48,7 @@ from stream_dr.plotting.record_figures import (
     progress_figure_dict,
     score_or_minus_infinity,
 )
-from stream_dr.projection import Linear, linear_part_or_none
+from stream_dr.projection import Linear, Projection, linear_part_or_none
 from stream_dr.uncertainty import uncertainty_sentences
 
 FROM_RECORDS = ("accuracy", "progress", "convergence", "drift", "confusion")
@@ -189,17 +189,24 @@ def _projection_figure(
         captured = newest.cumulative_variance_shares(projection) if shows_variance else None
         return spectrum_figure_dict(projection, f"{name}: spectrum", captured)
 
-    # The newest version may have fewer components than the caller's `component` needs.
-    component = 0
-    loadings = getattr(unmapped, "loadings", None)
-    if loadings is not None:
-        last = max(0, loadings.shape[1] - 1)
-        component = min(options.component, last)
     # A projection with a feature map has other columns than the stream, and names them itself.
     names = directory.schema.names if projection.kind != "mapped" else None
     deviations = newest.input_column_deviations(projection) if shows_variance else None
+    component = _existing_component(projection, options.component)
     max_features = 20
     return loadings_figure_dict(projection, component, max_features, names, f"{name}: loadings", deviations)
+
+
+def _existing_component(projection: Projection, component: int) -> int:
+    """Return a number of a component, or the last one's if it is too large.
+
+    The newest version of a model may have fewer components than the version that the caller saw.
+    """
+    loadings = getattr(unmapped_projection(projection), "loadings", None)
+    if loadings is None:
+        return 0
+    last: int = max(0, loadings.shape[1] - 1)
+    return min(component, last)
 
 
 def is_figure_on_page(kind: str, model: Model | None) -> bool:
