@@ -66,7 +66,7 @@ def label_column(labels: Any) -> pa.Array:
         raise _label_error(labels) from e
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-    # A column without any label gets the null type, whatever type Arrow has inferred from NaN.
+    # A column without any label gets the null type, whatever type it had before.
     if column.null_count == len(column):
         return pa.nulls(len(column))
     if pa.types.is_floating(column.type):
@@ -189,8 +189,8 @@ def label_array(labels: Sequence[Label]) -> np.ndarray:
     array = np.asarray(labels)
     if not labels or array.dtype.kind != "f":
         return array
-    # numpy makes floats of integers if int64 does not represent all of them. uint64 represents them
-    # if none is negative. Otherwise they stay Python objects.
+    # numpy makes floats of small and large integers together if int64 does not represent them all.
+    # uint64 represents them if none is negative. Otherwise they stay Python objects.
     if any(label < 0 for label in labels if type(label) is int):
         return np.array(labels, dtype=object)
     return np.array(labels, dtype=np.uint64)
