@@ -35,11 +35,12 @@ _CODES = {
     400: "malformed_input bad_request",
     401: "unauthorized",
     403: "forbidden",
-    404: "not_found unknown_model unknown_version unknown_job",
+    404: "not_found unknown_model unknown_version unknown_release unknown_job",
     405: "method_not_allowed",
     406: "not_acceptable",
     408: "request_timeout",
-    409: "model_exists model_empty model_failed output_exists model_refuses_stream needs_refine key_conflict "
+    409: "model_exists release_exists release_served model_empty model_failed output_exists "
+    "model_refuses_stream needs_refine key_conflict "
     "history_gone cannot_merge cannot_unlearn precision_lost cannot_refine cannot_predict",
     413: "body_too_large",
     415: "unsupported_media_type",

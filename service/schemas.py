@@ -33,6 +33,7 @@ Flag = Annotated[bool, BeforeValidator(lambda value: str(value).lower() not in (
 """Query parameter that is true with every value except "0" and "false"."""
 
 Name = Annotated[str, Path(description="name of the model", examples=["lda"])]
+ReleaseName = Annotated[str, Path(description="name of the release", examples=["2026-12-01"])]
 JobId = Annotated[str, Path(description="id of the job, from the response that started it", examples=["5f2c9a"])]
 Key = Annotated[
     str | None,
@@ -68,6 +69,7 @@ class TransformQuery(Query):
     """Query of POST /transform and /predict."""
 
     model: str | None = Field(None, description="name of the model; required if there are several", examples=["lda"])
+    release: str | None = Field(None, description="name of a release of the model; default: what it has published last")
 
 
 class OneRowQuery(TransformQuery):
@@ -85,6 +87,15 @@ class VersionQuery(Query):
     """Query of GET /models/{name}/projection."""
 
     version: int | None = Field(None, ge=1, lt=2**63, description="number of a stored version; default: the newest")
+    release: str | None = Field(None, description="name of a release, instead of a version")
+    form: Literal["arrays", "release"] = Field("arrays", description="release: the bytes of a release's file")
+
+    @model_validator(mode="after")
+    def _refuse_two_projections(self) -> Self:
+        """Raise ValueError if the query names a version and something else."""
+        if self.version is not None and (self.release is not None or self.form == "release"):
+            raise ValueError("a version has no release file; give either version, or release and form")
+        return self
 
 
 class SparseRow(BaseModel):
@@ -145,6 +156,7 @@ class Unlearn(BaseModel, extra="forbid", strict=True):
         [], max_length=10_000, description="positions of batches, whose rows are all unlearned"
     )
     ids: list[Annotated[str, Field(max_length=1_000)] | int] = Field([], max_length=10_000, description="ids of rows")
+    releases: Literal["drop"] | None = Field(None, description="drop: delete the releases that hold the rows")
 
     @model_validator(mode="before")
     @classmethod
@@ -156,7 +168,7 @@ class Unlearn(BaseModel, extra="forbid", strict=True):
         # pydantic's own messages would name only one of the two keys.
         # An empty list counts as not given.
         if isinstance(value, dict) and value.keys() <= cls.model_fields.keys():
-            filled = list(filter(None, value.values()))
+            filled = [name for name in ("positions", "ids") if value.get(name)]
             if len(filled) == 1:
                 return value
         raise ValueError('give either {"positions": […]} or {"ids": […]}')
@@ -173,6 +185,19 @@ class Refine(BaseModel, extra="forbid", strict=True):
         1e-6, gt=0, lt=1, description="tolerance of the relative residual, and of the angle between passes in radians"
     )
     max_passes: int = Field(20, ge=1, le=1_000, description="maximum number of passes over the log")
+
+
+class NewRelease(BaseModel, extra="forbid", strict=True):
+    """Body of POST /models/{name}/releases."""
+
+    name: str = Field(description="name of the release, unique within the model", examples=["2026-12-01"])
+    version: int | None = Field(None, ge=1, lt=2**63, description="number of a stored version; default: the newest")
+
+
+class Publish(BaseModel, extra="forbid", strict=True):
+    """Body of POST /models/{name}/publish."""
+
+    release: str | None = Field(None, description="name of a release to publish; default: the model as it is now")
 
 
 class Policy(BaseModel, extra="forbid", strict=True):
@@ -227,6 +252,14 @@ class Problem(BaseModel):
     detail: str = Field(description="cause of the error, for people")
 
 
+class UnlearnedRelease(BaseModel):
+    """Release that includes unlearned rows."""
+
+    model: str = Field(description="name of the model")
+    name: str = Field(description="name of the release")
+    holds_rows: bool = Field(description="true if it holds rows themselves, and not only sums of them")
+
+
 class Receipt(BaseModel):
     """Receipt of a batch."""
 
@@ -236,6 +269,9 @@ class Receipt(BaseModel):
     lag: int | None = Field(None, description="number of events still to be learned, if the request waited")
     reason: str | None = Field(None, description="reason why some model has not published the batch, with status 202")
     columns_missing: ColumnsMissing = None
+    releases: list[UnlearnedRelease] | None = Field(
+        None, description="after an unlearning: releases that include the rows, or that included them and were dropped"
+    )
 
 
 class Answer(BaseModel):
@@ -245,6 +281,7 @@ class Answer(BaseModel):
     version: int = Field(description="version of its projection")
     position: int = Field(description="position of the last event that the version includes")
     solution: str = Field(description="how the version was solved: exact, diagonal, refined or recurrence")
+    release: str | None = Field(None, description="name of the release that the version is")
     id: list[str | int] | None = Field(None, description="ids of the rows, if the request has several rows")
     unseen: int = Field(
         0, description="number of values whose feature, category, word or column is unknown to the version"
@@ -322,6 +359,7 @@ class ModelState(BaseModel):
     lag: int = Field(description="number of events of the log that it has not learned")
     version: int = Field(description="version of the published projection, 0 if there is none")
     versions: list[int] = Field(description="versions that are still stored")
+    release: str | None = Field(description="release that is published, null if the model publishes its own state")
     published_position: int | None = Field(description="position of the last event that the projection includes")
     components: int = Field(description="number of components of the projection")
     classes: list[Label] = Field(description="labels of learned rows, those of `classes_waiting` included")
@@ -352,6 +390,25 @@ class Models(BaseModel):
     """All models, by name."""
 
     models: dict[str, ModelState]
+
+
+class ReleaseState(BaseModel):
+    """Release of a model."""
+
+    model: str = Field(description="name of the model")
+    name: str = Field(description="name of the release")
+    version: int = Field(description="version of the projection")
+    position: int = Field(description="position of the last event that the version includes")
+    rows: int = Field(description="number of rows that the version includes")
+    holds_rows: bool = Field(description="true if it holds rows themselves, and not only sums of them")
+    created: float = Field(description="time at which the release was made, in seconds since 1970")
+    served: bool = Field(description="true if the model publishes it now")
+
+
+class ReleaseList(BaseModel):
+    """Releases of a model, oldest first."""
+
+    releases: list[ReleaseState]
 
 
 class Exported(BaseModel, extra="allow"):
@@ -417,6 +474,7 @@ class ModelOverview(BaseModel):
     version: int
     components: int
     solution: str | None
+    release: str | None
     scores: Scores | None
 
 
@@ -460,6 +518,7 @@ _MODEL_EXAMPLE = {
     "lag": 0,
     "version": 3,
     "versions": [2, 3],
+    "release": None,
     "published_position": 812,
     "components": 1,
     "classes": ["a", "b"],
@@ -487,6 +546,16 @@ _MODEL_EXAMPLE = {
     },
 }
 
+_RELEASE_EXAMPLE = {
+    "model": "lda",
+    "name": "2026-12-01",
+    "version": 3,
+    "position": 812,
+    "rows": 9000,
+    "holds_rows": False,
+    "created": 1789000000.0,
+    "served": False,
+}
 _OVERVIEW_EXAMPLE = {
     name: _MODEL_EXAMPLE[name] for name in ("estimator", "state", "rows", "lag", "stale_rows", "version", "scores")
 }
@@ -495,6 +564,10 @@ EXAMPLES: dict[str, JsonDict] = {
     "Rows": {"rows": [[0.1, 0.2], [0.3, 0.4]], "labels": ["a", "b"]},
     "Receipt": {"position": 812, "rows": 2, "duplicate": False},
     "Unlearn": {"positions": [812]},
+    "NewRelease": {"name": "2026-12-01"},
+    "Publish": {"release": "2026-12-01"},
+    "ReleaseState": _RELEASE_EXAMPLE,
+    "ReleaseList": {"releases": [_RELEASE_EXAMPLE]},
     "Refine": {"tol": 1e-6, "max_passes": 20},
     "Projected": {**_PROJECTION_EXAMPLE, "z": [[0.5], [-1.2]]},
     "Predicted": {**_PROJECTION_EXAMPLE, "predicted": ["b"], "classes": ["a", "b"], "probabilities": [[0.2, 0.8]]},
@@ -535,7 +608,7 @@ EXAMPLES: dict[str, JsonDict] = {
     "Overview": {
         "position": 812,
         "rows": 9000,
-        "models": {"lda": {**_OVERVIEW_EXAMPLE, "components": 1, "solution": "exact"}},
+        "models": {"lda": {**_OVERVIEW_EXAMPLE, "components": 1, "solution": "exact", "release": None}},
     },
     "Health": {"status": "ready"},
     "Problem": {

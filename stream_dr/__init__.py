@@ -23,6 +23,7 @@ ENGINE = frozenset(
         "Model",
         "PublishPolicy",
         "Receipt",
+        "ReleaseEntry",
         "RefinePolicy",
         "RunSettings",
         "Running",

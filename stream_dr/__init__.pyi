@@ -6,6 +6,7 @@ from .adapters.river import to_river as to_river
 from .adapters.tables import describe_table as describe_table
 from .batch.block import Block as Block
 from .client.client import Client as Client
+from .client.follower import follow as follow
 from .client.payloads import ServedArray as ServedArray
 from .datasets.sources import open_source as open_source
 from .directory.directory import Directory as Directory
@@ -49,6 +50,8 @@ from .models.entry import PublishPolicy as PublishPolicy
 from .models.entry import RefinePolicy as RefinePolicy
 from .models.limits import Limits as Limits
 from .models.model import Model as Model
+from .models.release import Release as Release
+from .models.release import ReleaseEntry as ReleaseEntry
 from .models.saved import load as load
 from .models.saved import save as save
 from .models.snapshot import export_model as export_model

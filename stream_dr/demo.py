@@ -263,11 +263,11 @@ def learn_digits(directory_path: Path) -> list[TableLine]:
     rates = measure_replay(directory_path, shards, DIGIT_MODELS, print_message=lambda message: None)
     with Directory(directory_path, writable=False) as directory:
         for name, model in directory.models.items():
-            z = transform(model, Block(data.X), directory.schema).z
+            z = transform(directory.releases.served(model), Block(data.X)).z
 
             # The time of a query is the time to project and to classify a held-out row.
             start = time.perf_counter()
-            z_held_out = transform(model, Block(data.X_held_out), directory.schema).z
+            z_held_out = transform(directory.releases.served(model), Block(data.X_held_out)).z
             projecting = time.perf_counter() - start
 
             accuracy, classifying = score_nearest_class_mean(z, data.y, z_held_out, data.y_held_out)

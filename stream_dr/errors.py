@@ -540,6 +540,24 @@ class UnknownVersion(StreamDRError):
     code = "unknown_version"
 
 
+class UnknownRelease(StreamDRError):
+    """Raised when a model has no release of that name."""
+
+    code = "unknown_release"
+
+
+class ReleaseExists(StreamDRError):
+    """Raised when a release of that name has another version."""
+
+    code = "release_exists"
+
+
+class ReleaseServed(StreamDRError):
+    """Raised when a release is to be deleted while its model serves it."""
+
+    code = "release_served"
+
+
 class OutputExists(StreamDRError):
     """Raised when output would replace existing files or folders."""
 

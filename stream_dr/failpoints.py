@@ -22,6 +22,9 @@ a full disk). With @N the action runs only when the place is reached for the N-t
 | `models.begun` | the file of the saved estimator is written |
 | `models.before_commit`, `models.after_commit` | around the commit of any new model |
 | `models.removing`, `models.removed` | a removal: before its commit, before its deletions |
+| `releases.written`, `releases.added` | a new release: its file is written, it is in the table |
+| `releases.removed` | a removal of a release: before its file is deleted |
+| `releases.erasing` | releases with unlearned rows: snapshots are without them, the files are still there |
 | `snapshot.noted` | a new snapshot is written, older ones are still there |
 | `backup.log`, `backup.copied` | a backup starts, and is copied and checked |
 | `P.tmp` | a file with `failpoint_prefix=P`, or a backup, is written, not synced |

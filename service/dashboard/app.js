@@ -101,7 +101,9 @@ function showModels(answer) {
       show(m.stale_rows), show(m.version), m.components, m.solution || "–"];
     const row = element("tr", { className: m.state }, ...cells(values, [1, 2, 3, 6, 7, 8, 9, 10]));
     const failure = m.failure ?? m.publish_failure;
-    if (!failure) return [row];
+    if (!failure && !m.release) return [row];
+    const served = `publishes the release ${m.release}, ${show(m.stale_rows)} rows behind`;
+    if (!failure) return [row, element("tr", { className: "why" }, element("td", { colSpan: 12, textContent: served }))];
     const what = m.failure ? "failed" : "cannot be published";
     const why = `${what} at position ${failure.position} (${failure.code}): ${failure.message}`;
     return [row, element("tr", { className: "failed why" }, element("td", { colSpan: 12, textContent: why }))];

@@ -47,6 +47,10 @@ PUT_RESPONSES: schemas.ResponsesByStatus = {
 PUBLISH_RESPONSES: schemas.ResponsesByStatus = schemas.MODEL_PROBLEMS | {
     202: {"model": schemas.ModelState, "description": "still being solved"}
 }
+RELEASE_RESPONSES: schemas.ResponsesByStatus = {
+    200: {"model": schemas.ReleaseState, "description": "exists already, with the same version"},
+    201: {"description": "durable"},
+}
 REFUSALS = (
     errors.TargetKindMismatch,
     errors.InvalidWeights,
@@ -64,7 +68,8 @@ PROJECTION_RESPONSES: schemas.ResponsesByStatus = {
         "model": schemas.Exported,
         "content": _ARRAYS,
         "description": "JSON, an Arrow stream of one row, or a safetensors file, as the Accept header asks",
-    }
+    },
+    304: {"description": "the file of a release that the client has"},
 }
 
 
@@ -92,16 +97,24 @@ def delete_model(shared: Service, name: Name) -> None:
     shared.running.remove_model(name)
 
 
-@router.post("/models/{name}/publish", responses=PUBLISH_RESPONSES)
-async def publish(shared: Service, response: Response, name: Name) -> schemas.ModelState:
-    """Publish a model as it is now, whatever its policy.
+@router.post("/models/{name}/publish", responses=PUBLISH_RESPONSES | schemas.BODY_PROBLEMS | schemas.problems(507))
+async def publish(
+    shared: Service, response: Response, name: Name, body: schemas.Publish | None = None
+) -> schemas.ModelState:
+    """Publish a model as it is now, or a release of it, whatever its policy.
 
     If solving takes longer than the setting `wait_timeout`, the status is 202. If the published
     solution comes from POST /models/{name}/refine, the model is not solved again.
+
+    While a release is published, the model learns and publishes nothing else. A later request
+    without a release publishes the model as it is then, and its policy applies again.
     """
     seconds = shared.settings.wait_timeout
+    work = functools.partial(shared.running.publish, name, seconds)
+    if body is not None and body.release is not None:
+        work = functools.partial(shared.running.publish_release, name, body.release, seconds)
     try:
-        await asyncio.get_running_loop().run_in_executor(shared.slow, shared.running.publish, name, seconds)
+        await asyncio.get_running_loop().run_in_executor(shared.slow, work)
     except TimeoutError:
         response.status_code = 202
     return schemas.ModelState.from_model(shared.directory.model(name), shared.running)
@@ -115,11 +128,16 @@ def projection(
 ) -> Response:
     """Return the arrays of a published projection.
 
-    If the query names a version, the response also has arrays that convert rows projected with
-    this version to the newest version.
+    If the query names a version or a release, the response also has arrays that convert rows
+    projected with it to the newest version. With `form=release`, the response is the file of a
+    release, and has an ETag.
     """
+    model = shared.directory.model(name)
+    if query.form == "release":
+        return _respond_with_release(request, shared.directory.releases.served(model, query.release))
     accept = negotiate_media_type(request, (JSON, ARROW_STREAM, SAFETENSORS))
-    exported = stream_dr.export_projection(shared.directory.model(name), query.version)
+    release = shared.directory.releases.read(model, query.release) if query.release is not None else None
+    exported = stream_dr.export_projection(model, query.version, release)
     if accept == JSON:
         content = orjson.dumps(exported.to_json(), option=orjson.OPT_SERIALIZE_NUMPY)
     elif accept == ARROW_STREAM:
@@ -127,6 +145,50 @@ def projection(
     else:
         content = exported.to_safetensors()
     return Response(content, media_type=accept)
+
+
+def _respond_with_release(request: Request, release: stream_dr.Release) -> Response:
+    """Return the bytes of a release's file, or status 304 if the client has them."""
+    published = release.published
+    headers = {"ETag": f'"{release.model_id}.{published.version}.{published.release or ""}.release"'}
+    if headers["ETag"] in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(release.to_bytes(), headers=headers, media_type=SAFETENSORS)
+
+
+@router.post(
+    "/models/{name}/releases",
+    status_code=201,
+    responses=RELEASE_RESPONSES | schemas.BODY_PROBLEMS | schemas.MODEL_PROBLEMS | schemas.problems(507),
+)
+def create_release(response: Response, shared: Service, name: Name, body: schemas.NewRelease) -> schemas.ReleaseState:
+    """Give a published version of a model a name, under which it stays.
+
+    The status is 201 once the release is durable, and 200 if it exists with the same version.
+    """
+    model = shared.directory.model(name)
+    entry, is_new = shared.directory.releases.create(model, body.name, body.version)
+    response.status_code = 201 if is_new else 200
+    response.headers["Location"] = f"/models/{name}/releases"
+    return _release_state(model, entry)
+
+
+@router.get("/models/{name}/releases", responses=schemas.MODEL_PROBLEMS)
+def releases(shared: Service, name: Name) -> schemas.ReleaseList:
+    """Return the releases of a model, oldest first."""
+    model = shared.directory.model(name)
+    entries = shared.directory.releases.entries(model)
+    return schemas.ReleaseList(releases=[_release_state(model, entry) for entry in entries])
+
+
+@router.delete("/models/{name}/releases/{release}", status_code=204, responses=schemas.MODEL_PROBLEMS)
+def delete_release(shared: Service, name: Name, release: schemas.ReleaseName) -> None:
+    """Delete a release. The status is 409 while the model serves it."""
+    shared.directory.releases.delete(shared.directory.model(name), release)
+
+
+def _release_state(model: stream_dr.Model, entry: stream_dr.ReleaseEntry) -> schemas.ReleaseState:
+    return schemas.ReleaseState(**entry._asdict() | {"served": model.served_release == entry.name})
 
 
 @router.get("/models/{name}/export", response_class=Response, responses=EXPORT_RESPONSES | schemas.MODEL_PROBLEMS)

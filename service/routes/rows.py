@@ -73,14 +73,19 @@ async def unlearn(
     """Unlearn rows.
 
     A model whose state is a sum over rows subtracts the rows. Other models learn the log again
-    without the rows.
+    without the rows. Releases never change, so the response names the releases that include the
+    rows. With {"releases": "drop"}, they are deleted before the response.
     """
     loop = asyncio.get_running_loop()
     # Finding the rows reads through the log, so it runs in a thread of the pool `slow`.
     # The request is on disk when `appended` is done.
-    appended = await loop.run_in_executor(shared.slow, shared.running.unlearn, rows.positions, rows.ids, key)
+    drop = rows.releases is not None
+    appended = await loop.run_in_executor(shared.slow, shared.running.unlearn, rows.positions, rows.ids, key, drop)
     receipt = await asyncio.wrap_future(appended)
-    return await _respond_with_receipt(shared, receipt, query.wait is not None, response)
+    releases = await loop.run_in_executor(shared.slow, shared.running.releases_of_unlearned, receipt.position)
+    answer = await _respond_with_receipt(shared, receipt, query.wait is not None, response)
+    answer.releases = [schemas.UnlearnedRelease(**release) for release in releases]
+    return answer
 
 
 def _receipt_response(receipt: stream_dr.Receipt | stream_dr.DryRunReceipt, position: int | None) -> schemas.Receipt:
@@ -161,8 +166,8 @@ async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Q
     Example of a dense row: ?model=lda&x=0.1,0.2. Example of a sparse row:
     ?model=lda&indices=3,17&values=0.5,1.2.
     """
-    model = _choose_model(shared, query.model)
-    fields = _project_block(shared, model, _parse_query_row(query)).to_json()
+    release = _choose_release(shared, query)
+    fields = _project_block(shared, release, _parse_query_row(query)).to_json()
     # A row of a query has no id. Leave out empty fields.
     for name in ("id", "unseen"):
         if not fields.get(name):
@@ -176,7 +181,7 @@ async def transform(request: Request, shared: Service, query: Annotated[schemas.
 
     Targets in the batch are ignored. A batch without rows gives a response without rows.
     """
-    return await _respond_to_rows(request, shared, query.model, predicting=False)
+    return await _respond_to_rows(request, shared, query, predicting=False)
 
 
 @query_router.post("/predict", **_rows_route_arguments(schemas.Predicted))
@@ -185,50 +190,52 @@ async def predict(request: Request, shared: Service, query: Annotated[schemas.Tr
 
     The methods lda, class_means, cca, opls and plsda can predict.
     """
-    return await _respond_to_rows(request, shared, query.model, predicting=True)
+    return await _respond_to_rows(request, shared, query, predicting=True)
 
 
-async def _respond_to_rows(request: Request, shared: AppState, model_name: str | None, predicting: bool) -> Response:
+async def _respond_to_rows(
+    request: Request, shared: AppState, query: schemas.TransformQuery, predicting: bool
+) -> Response:
     """Return the response to a request with rows.
 
     The response is computed in a thread.
 
-    model_name: name of the model. None means the only model of the directory.
     predicting: True to predict the rows' targets, False to project the rows.
     """
     body_format = rows_format(request)
     accept = negotiate_media_type(request, (JSON, ARROW_STREAM))
-    model = _choose_model(shared, model_name)
+    release = _choose_release(shared, query)
     body = b"".join([piece async for piece in request.stream()])
 
     def compute_response() -> Response:
         block = stream_dr.parse_rows(body, body_format, shared.limits, shared.directory.schema.names or ())
-        numbers = _numbers_per_row(model, predicting)
+        numbers = _numbers_per_row(release, predicting)
         _refuse_large_response(block.rows, numbers, accept, max(len(body), block.nbytes // 8))
         result: RowsResult
         if predicting:
-            result = stream_dr.predict(model, block, shared.directory.schema)
+            result = stream_dr.predict(release, block)
         else:
-            result = _project_block(shared, model, block)
+            result = _project_block(shared, release, block)
         content = result.to_arrow() if accept == ARROW_STREAM else orjson.dumps(result.to_json())
         return Response(content, media_type=accept)
 
     return await asyncio.get_running_loop().run_in_executor(shared.queries, compute_response)
 
 
-def _choose_model(shared: AppState, model_name: str | None) -> stream_dr.Model:
-    """Return the named model, or the only one if `model_name` is None.
+def _choose_release(shared: AppState, query: schemas.TransformQuery) -> stream_dr.Release:
+    """Return the projection that a query asks for.
 
-    Raises UnknownModel. Raises ServiceError `invalid_request` if `model_name` is None and the
-    directory does not have exactly one model.
+    Raises UnknownModel or UnknownRelease. Raises ServiceError `invalid_request` if the query names
+    no model and the directory does not have exactly one.
     """
+    model_name = query.model
     if model_name is None:
         names = sorted(shared.directory.models)
         if len(names) != 1:
             detail = f"No model is named; there are: {', '.join(names) or 'none'}. Give model=NAME."
             raise ServiceError("invalid_request", detail)
         model_name = names[0]
-    return shared.directory.model(model_name)
+    return shared.directory.releases.served(shared.directory.model(model_name), query.release)
 
 
 def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str, n_request_bytes: int) -> None:
@@ -256,29 +263,25 @@ def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str,
         )
 
 
-def _numbers_per_row(model: stream_dr.Model, predicting: bool) -> int:
+def _numbers_per_row(release: stream_dr.Release, predicting: bool) -> int:
     """Return how many numbers a response has for each row at most.
 
     A projected row has one number for each component. A prediction has one for each class or
     target. It may also have all labels as text. Eight characters of text count as one number.
-    Without a published projection, the result is 0.
     """
-    published = model.published
-    if published is None:
-        return 0
     if not predicting:
-        return published.projection.n_components
+        return release.published.projection.n_components
     # The readout predicts targets from projected rows. `offset` has one number for each target.
     # The readout is None if the estimator cannot predict.
-    readout = published.readout
+    readout = release.published.readout
     if readout is None:
         return 0
     label_characters = sum(len(str(label)) for label in readout.labels)
     return len(readout.offset) + label_characters // 8
 
 
-def _project_block(shared: AppState, model: stream_dr.Model, block: stream_dr.Block) -> RowsResult:
-    result = stream_dr.transform(model, block, shared.directory.schema)
+def _project_block(shared: AppState, release: stream_dr.Release, block: stream_dr.Block) -> RowsResult:
+    result = stream_dr.transform(release, block)
     shared.metrics.rows_transformed.inc(block.rows)
     return result
 

@@ -49,6 +49,7 @@ from stream_dr.client.payloads import (
     StreamStatus,
     arrow_stream_bytes,
     as_list,
+    prediction_array,
     read_metadata,
     sendable_rows,
 )
@@ -165,34 +166,44 @@ class Client:
         return cast(Acknowledgement, receipt | {"rows": rows})
 
     def unlearn(
-        self, positions: Sequence[int] = (), ids: Sequence[str | int] = (), key: str | None = None, wait: bool = False
+        self,
+        positions: Sequence[int] = (),
+        ids: Sequence[str | int] = (),
+        key: str | None = None,
+        wait: bool = False,
+        drop_releases: bool = False,
     ) -> Acknowledgement:
         """Remove learned rows from all models.
 
-        Give either positions or ids, not both.
+        Give either positions or ids, not both. The response names the releases that include the
+        rows.
 
         positions: log positions of the batches to remove.
         ids: ids of the rows to remove.
         key, wait: as in `partial_fit`.
+        drop_releases: if true, the service deletes these releases before it answers.
         """
-        content = {"positions": as_list("positions", positions), "ids": as_list("ids", ids)}
+        content: JsonDict = {"positions": as_list("positions", positions), "ids": as_list("ids", ids)}
+        if drop_releases:
+            content["releases"] = "drop"
         headers = {"Idempotency-Key": checked_header("key", key or uuid.uuid4().hex)}
         query = {"wait": "applied"} if wait else {}
         return cast(Acknowledgement, self._send_json("POST", "/unlearn", content, params=query, headers=headers))
 
-    def transform(self, X: Any, model: str | None = None) -> ServedArray:
+    def transform(self, X: Any, model: str | None = None, release: str | None = None) -> ServedArray:
         """Project rows X (rows, features).
 
         The result is a float64 array (rows, components).
 
         model: name of the model. None means the only model of the service.
+        release: name of a release of the model. None means what the model publishes.
         """
-        content = self._post_rows("/transform", X, model, _ARROW)
+        content = self._post_rows("/transform", X, model, release, _ARROW)
         table = pa.Table.from_batches(read_arrow(content))
         z = number_array(table.column("z"), "z")
         return ServedArray.from_response(z, read_metadata(table))
 
-    def predict(self, X: Any, model: str | None = None) -> ServedArray:
+    def predict(self, X: Any, model: str | None = None, release: str | None = None) -> ServedArray:
         """Predict the targets of rows X (rows, features).
 
         The result depends on the kind of the targets:
@@ -202,33 +213,25 @@ class Client:
         - One number per row: an array (rows,).
         - k numbers per row: an array (rows, k).
 
-        model: name of the model. None means the only model of the service.
+        model, release: as in `transform`.
 
         Raises CannotPredict if the model's method predicts no targets.
         """
-        response = self._request_predictions(X, model)
-        predicted = response["predicted"]
-        # Without classes, the targets are numbers.
-        if not response["classes"]:
-            values = np.asarray(predicted, dtype=np.float64)
-        elif predicted and isinstance(predicted[0], list):
-            # `np.fromiter` keeps each list as one element. `np.array` would make a matrix.
-            values = np.fromiter(predicted, dtype=object, count=len(predicted))
-        else:
-            values = label_array(predicted)
-        return ServedArray.from_response(values, response)
+        response = self._request_predictions(X, model, release)
+        return ServedArray.from_response(prediction_array(response), response)
 
-    def predict_proba(self, X: Any, model: str | None = None) -> tuple[ServedArray, np.ndarray]:
+    def predict_proba(
+        self, X: Any, model: str | None = None, release: str | None = None
+    ) -> tuple[ServedArray, np.ndarray]:
         """Return the probability of each class, and the classes.
 
         The result is a pair of arrays: probabilities (rows, classes) and class labels (classes,).
 
-        X: rows (rows, features).
-        model: name of the model. None means the only model of the service.
+        X, model, release: as in `transform`.
 
         Raises CannotPredict if the model's method has no probabilities.
         """
-        response = self._request_predictions(X, model)
+        response = self._request_predictions(X, model, release)
         if response.get("probabilities") is None:
             raise errors.CannotPredict(
                 f"model {response['model']!r}, whose solution is {response['solution']}, predicts without probabilities of "
@@ -244,7 +247,7 @@ class Client:
 
     def model(self, name: str) -> ModelStatus:
         """Return the status of a model. Raises UnknownModel."""
-        return cast(ModelStatus, self._get_json(_model_path(name)))
+        return cast(ModelStatus, self._get_json(model_path(name)))
 
     def put_model(
         self,
@@ -284,7 +287,7 @@ class Client:
 
         Raises ModelExists, InvalidParameter, UnknownEstimator and other errors of the service.
         """
-        path = _model_path(name)
+        path = model_path(name)
         if isinstance(estimator, str):
             spec = {"estimator": estimator, "params": params, "from": start, "publish": publish, "refine": refine}
             return cast(ModelStatus, self._send_json("PUT", path, spec))
@@ -306,16 +309,44 @@ class Client:
 
         The rows stay in the log. Raises UnknownModel.
         """
-        self._service.send("DELETE", _model_path(name))
+        self._service.send("DELETE", model_path(name))
 
-    def publish(self, name: str) -> ModelStatus:
+    def publish(self, name: str, release: str | None = None) -> ModelStatus:
         """Publish a model now, whatever its publishing rule says.
 
-        Returns the model's status, as `model` does. Raises NotFitted, ModelFailed.
-        """
-        return cast(ModelStatus, self._service.send("POST", f"{_model_path(name)}/publish").json())
+        release: name of a release to publish as the newest version. Until the model is published
+            without a release, it goes on learning and publishes nothing else. None publishes the
+            model as it is now.
 
-    def projection(self, name: str, version: int | None = None) -> ServedProjection:
+        Returns the model's status, as `model` does. Raises NotFitted, ModelFailed, UnknownRelease.
+        """
+        return cast(ModelStatus, self._send_json("POST", f"{model_path(name)}/publish", {"release": release}))
+
+    def create_release(self, model: str, name: str, version: int | None = None) -> JsonDict:
+        """Give a published version of a model a name, under which it stays.
+
+        name: name of the release, of 1 to 64 letters, digits, "_", "-" or ".".
+        version: number of the version, one of `model(name)["versions"]`. None means the newest.
+
+        Returns a dict with "model", "name", "version", "position", "rows", "holds_rows", "created"
+        and "served". If the release exists with this version, it is returned. Raises ReleaseExists if it has
+        another version, UnknownModel, UnknownVersion, NotFitted, LimitExceeded.
+        """
+        content = {"name": name, "version": version}
+        return self._send_json("POST", f"{model_path(model)}/releases", content)
+
+    def releases(self, model: str) -> list[JsonDict]:
+        """Return the releases of a model, oldest first, as `create_release` does. Raises UnknownModel."""
+        return list(self._get_json(f"{model_path(model)}/releases")["releases"])
+
+    def delete_release(self, model: str, name: str) -> None:
+        """Delete a release of a model.
+
+        Raises UnknownModel or UnknownRelease, and ReleaseServed while the model publishes it.
+        """
+        self._service.send("DELETE", f"{model_path(model)}/releases/{_quoted_url_segment('release', name)}")
+
+    def projection(self, name: str, version: int | None = None, release: str | None = None) -> ServedProjection:
         """Return a model's published projection as a dict.
 
         The dict has the projection's fields and arrays. An older version has two further arrays,
@@ -325,11 +356,13 @@ class Client:
 
         version: number of the version, one of `model(name)["versions"]`. None means the newest
             version.
+        release: name of a release, instead of a version. It has the two further arrays, too.
 
-        Raises NotFitted, UnknownVersion.
+        Raises NotFitted, UnknownVersion, UnknownRelease.
         """
-        query = {"version": version} if version is not None else {}
-        path = f"{_model_path(name)}/projection"
+        given = {"version": version, "release": release}
+        query = {key: value for key, value in given.items() if value is not None}
+        path = f"{model_path(name)}/projection"
         response = self._service.send("GET", path, params=query, headers={"Accept": _ARROW})
         table = pa.ipc.open_stream(response.content).read_all()
         projection = read_metadata(table)
@@ -354,7 +387,7 @@ class Client:
         """
         from stream_dr.models.saved import load
 
-        content = self._service.send("GET", f"{_model_path(name)}/export").content
+        content = self._service.send("GET", f"{model_path(name)}/export").content
         estimator = load(content, max_bytes=None)
         if path is not None:
             Path(path).write_bytes(content)
@@ -380,7 +413,7 @@ class Client:
             function is called only if `wait` is true.
         """
         parameters = {"tol": tol, "max_passes": max_passes}
-        job = cast(JobStatus, self._send_json("POST", f"{_model_path(name)}/refine", parameters))
+        job = cast(JobStatus, self._send_json("POST", f"{model_path(name)}/refine", parameters))
         if wait:
             return self.wait_job(job["id"], progress=progress)
         return job
@@ -392,7 +425,7 @@ class Client:
 
         wait: if true, wait until the job ends, as `wait_job` does.
         """
-        job: JobStatus = self._service.send("POST", f"{_model_path(name)}/snapshot").json()
+        job: JobStatus = self._service.send("POST", f"{model_path(name)}/snapshot").json()
         if wait:
             return self.wait_job(job["id"])
         return job
@@ -523,10 +556,10 @@ class Client:
         headers = {"Content-Type": _ARROW, "Idempotency-Key": key}
         return dict(self._service.send("POST", "/partial_fit", params=query, content=body, headers=headers).json())
 
-    def _request_predictions(self, X: Any, model: str | None) -> JsonDict:
-        return dict(orjson.loads(self._post_rows("/predict", X, model, "application/json")))
+    def _request_predictions(self, X: Any, model: str | None, release: str | None) -> JsonDict:
+        return dict(orjson.loads(self._post_rows("/predict", X, model, release, "application/json")))
 
-    def _post_rows(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
+    def _post_rows(self, path: str, X: Any, model: str | None, release: str | None, accept: str) -> bytes:
         """Send rows X to a model's route, and return the response's body.
 
         path: path of the route.
@@ -539,7 +572,7 @@ class Client:
                 raise errors.UnknownModel(f"the service has the models {', '.join(known) or '(none)'}; say model=…")
             model = known[0]
 
-        query = {"model": model}
+        query = {"model": model} | ({} if release is None else {"release": release})
         headers = {"Content-Type": _ARROW, "Accept": accept}
         body = arrow_stream_bytes(Block(rows, names=names))
         return self._service.send("POST", path, params=query, content=body, headers=headers).content
@@ -562,7 +595,8 @@ class Client:
         return targets
 
 
-def _model_path(name: str) -> str:
+def model_path(name: str) -> str:
+    """Return the path of a model's routes. Raises InvalidParameter."""
     return f"/models/{_quoted_url_segment('model', name)}"
 
 

@@ -82,14 +82,16 @@ class Connection:
             return response
         raise error_from_response(response)
 
-    def get_without_retries(self, path: str) -> httpx.Response:
+    def get_without_retries(self, path: str, **request: Any) -> httpx.Response:
         """Send a GET request without retries, and return the response.
+
+        request: further arguments of `httpx.Client.get`.
 
         A response whose status is an error is returned, too. Raises RemoteError if the service
         does not answer.
         """
         try:
-            return self._http.get(path)
+            return self._http.get(path, **request)
         except httpx.TransportError as e:
             raise errors.RemoteError(f"{self._http.base_url} did not answer ({type(e).__name__}: {e}).") from e
 

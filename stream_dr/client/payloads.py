@@ -17,7 +17,7 @@ from stream_dr.batch.arrow import arrow_from_block, write_arrow
 from stream_dr.batch.block import Block, Rows
 from stream_dr.batch.matrix import as_rows, read_table
 from stream_dr.batch.rows import as_table, only_has, open_rows
-from stream_dr.batch.targets import Label
+from stream_dr.batch.targets import Label, label_array
 
 
 class Acknowledgement(TypedDict):
@@ -30,6 +30,8 @@ class Acknowledgement(TypedDict):
         asked to wait until models have published the change.
     columns_missing: columns of the stream's table that the sent rows do not have. The values of
         these columns count as missing.
+    releases: releases that include unlearned rows, as dicts with "model", "name" and "holds_rows".
+        Present only after a request to unlearn.
     """
 
     position: int
@@ -37,6 +39,7 @@ class Acknowledgement(TypedDict):
     duplicate: bool
     lag: int
     columns_missing: NotRequired[list[str]]
+    releases: NotRequired[list[JsonDict]]
 
 
 class JobStatus(TypedDict):
@@ -86,6 +89,7 @@ class ModelStatus(TypedDict):
     lag: number of events in the log that the model has not learned yet.
     version: version of the published projection, 0 if there is none.
     versions: versions that `Client.projection` can return.
+    release: name of the release that is published, or None if the model publishes its own state.
     chosen: result of cross-validation, such as {"gamma": 0.1, "error": 0.2, "std_error": 0.01}.
         "gamma" or "n_components" has the chosen value. "error" is the cross-validated error of
         this value, and "std_error" is the standard error of "error". None if no parameter of the
@@ -117,6 +121,7 @@ class ModelStatus(TypedDict):
     class_rows: list[int] | None
     classes_waiting: list[Label]
     eigenvalues: list[float]
+    release: str | None
     chosen: dict[str, float] | None
     solution: str | None
     refined_at: int | None
@@ -134,6 +139,7 @@ class ServedProjection(TypedDict):
     """Published projection of a model, with its arrays.
 
     version, newest: the returned version, and the newest version.
+    release: name of the release that the projection is. Present only for a release.
     position: log position of the last event that the projection includes.
     mean: (features,), for a linear projection.
     components: (components, features), for a linear projection.
@@ -151,6 +157,7 @@ class ServedProjection(TypedDict):
     rows: int
     kind: str
     solution: str
+    release: NotRequired[str]
     refined_at: int | None
     residual: float | None
     mean: NotRequired[np.ndarray]
@@ -193,6 +200,7 @@ class ModelEventStatus(TypedDict):
 
     lag: number of events in the log that the model has not learned yet.
     stale_rows: number of rows learned or unlearned since the published projection.
+    release: name of the release that is published, or None.
     scores: scores on rows before they were learned, or None if none was tested.
     """
 
@@ -204,6 +212,7 @@ class ModelEventStatus(TypedDict):
     version: int
     components: int
     solution: str | None
+    release: str | None
     scores: ModelScores | None
 
 
@@ -238,6 +247,18 @@ def sendable_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
             raise
     raw = read_table(X)
     return raw, tuple(raw.schema.names)
+
+
+def prediction_array(response: JsonDict) -> np.ndarray:
+    """Return the predicted targets in a response as an array, as `Client.predict` describes it."""
+    predicted = response["predicted"]
+    # Without classes, the targets are numbers.
+    if not response["classes"]:
+        return np.asarray(predicted, dtype=np.float64)
+    if predicted and isinstance(predicted[0], list):
+        # `np.fromiter` keeps each list as one element. `np.array` would make a matrix.
+        return np.fromiter(predicted, dtype=object, count=len(predicted))
+    return label_array(predicted)
 
 
 def arrow_stream_bytes(block: Block) -> bytes:
@@ -292,6 +313,8 @@ class ServedArray(np.ndarray):
         Log position of the last event that the projection includes.
     solution : str
         How the projection was computed: "exact", "diagonal", "refined" or "recurrence".
+    release : str or None
+        Name of the release that the projection is, or None.
     unseen : int
         Number of values in the rows whose feature the model has not learned. These values have no
         effect on the result.
@@ -311,6 +334,7 @@ class ServedArray(np.ndarray):
     version: int = 0
     position: int = -1
     solution: str = ""
+    release: str | None = None
     unseen: int = 0
 
     @classmethod
@@ -325,6 +349,7 @@ class ServedArray(np.ndarray):
         array = np.asarray(values).view(cls)
         array.model = str(response["model"])
         array.solution = str(response["solution"])
+        array.release = response.get("release")
         array.version = int(response["version"])
         array.position = int(response["position"])
         array.unseen = int(response["unseen"])

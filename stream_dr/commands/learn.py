@@ -580,6 +580,7 @@ def _refine_where_it_helps(directory: "Directory", dataset: Dataset) -> None:
 
     - Models with the parameter scatter="diagonal" are not refined, because their user has chosen
       the approximate solution. Other models may use the diagonal because of many features.
+    - Models that serve a release are not refined.
     - Models that predict are refined only if this raises their score on held-out rows.
     - Models that do not predict, or have no solution yet, are refined without a score.
     - If shards are in an object store, no model is refined. A message shows the command that
@@ -596,7 +597,8 @@ def _refine_where_it_helps(directory: "Directory", dataset: Dataset) -> None:
         # a refine, the model has no solution at all.
         unsolved = isinstance(model.solving.error, NeedsRefine)
         approximate = unsolved or solution == "diagonal" or (solution == "refined" and model.stale_rows)
-        if not approximate or model.spec.params.get("scatter") == "diagonal":
+        chosen = model.spec.params.get("scatter") == "diagonal" or model.served_release is not None
+        if chosen or not approximate:
             continue
         if any(isinstance(shard.path, RemotePath) for shard in dataset.shards):
             say(f"note: {name} is solved from the diagonal; stream-dr refine {directory.path} --model {name} is exact.")

@@ -198,13 +198,13 @@ def check_model_specs(specs: ModelSpecs) -> None:
     Names, estimator keys and parameters are checked. Two models must not have the same name, and
     files of saved estimators must be readable.
     """
-    from stream_dr.directory.model_table import check_model_name
+    from stream_dr.directory.model_table import check_name
     from stream_dr.estimators import make
     from stream_dr.models.saved import load
 
     names = [name for name, _, _ in specs]
     for name, key, params in specs:
-        check_model_name(name)
+        check_name("model", name)
         if names.count(name) > 1:
             message = f"two models are called {name!r}; give each a name of its own."
             raise typer.BadParameter(message, param_hint="--model")

@@ -149,6 +149,9 @@ def transform(
     out: Out,
     read_as: ReadOptions,
     model: ModelName = None,
+    release: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Release of the model. Default: what it has published last.")
+    ] = None,
 ) -> None:
     """Project rows and write them to a file.
 
@@ -187,7 +190,7 @@ def transform(
             if missing:
                 say(f"note: columns that the file does not have are taken as missing: {', '.join(missing)}")
 
-        rows, unseen = project(opened, projected_by, data, out, lambda done: bar.show(done, total))
+        rows, unseen = project(opened, projected_by, data, out, lambda done: bar.show(done, total), release)
     if unseen:
         say(f"note: {unseen} of {rows} rows have a category, word or column that was never seen, which is left out.")
     print_result(f"{rows} rows written to {out}")

@@ -22,6 +22,7 @@ from stream_dr import disk
 from stream_dr.directory.model_table import ModelTable
 from stream_dr.directory.records import RECORDS, Records
 from stream_dr.directory.references import PLACES, SOURCES
+from stream_dr.directory.releases import FOLDER
 from stream_dr.directory.verify import verify
 from stream_dr.errors import DirectoryMissing, OutputExists, Overloaded
 from stream_dr.failpoints import failpoint
@@ -152,8 +153,8 @@ def _total_bytes(path: Path) -> int:
 def _paths_to_copy(path: Path, model_names_and_ids: list[tuple[str, int]]) -> list[Path]:
     """Return the paths of files to copy with the log.
 
-    The files are the snapshots and other files of each model, and places.json. Files that do not
-    exist are left out. The paths are relative to the directory.
+    The files are the snapshots and other files of each model, the releases, and places.json. Files
+    that do not exist are left out. The paths are relative to the directory.
 
     path: path of the directory.
     model_names_and_ids: (name, id) of each model.
@@ -161,6 +162,7 @@ def _paths_to_copy(path: Path, model_names_and_ids: list[tuple[str, int]]) -> li
     files = [path / PLACES]
     for folder in (snapshot_folder(path, *model) for model in model_names_and_ids):
         files += [folder / FAILED_FILE_NAME, folder / START_FILE_NAME, *snapshots_newest_first(folder)]
+    files += sorted((path / FOLDER).glob("*/*.safetensors"))
     return [file.relative_to(path) for file in files if file.exists()]
 
 

@@ -6,6 +6,7 @@ All are in one folder D:
     D/reserve              reserved disk space, for an opening while the disk is full
     D/log/                 events, and the models with their specs and policies
     D/snapshots/NAME.ID/POSITION.safetensors
+    D/releases/NAME.ID/RELEASE.safetensors
     D/sources/NAME/        shards that the directory owns
     D/places.json          new URIs of shards that were moved
     D/records.sqlite       history of the models, for figures
@@ -21,7 +22,6 @@ same methods.
 """
 
 import shutil
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
@@ -39,8 +39,9 @@ from stream_dr.directory.admit import (
 )
 from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, RecentDrafts
 from stream_dr.directory.history import History
-from stream_dr.directory.model_table import TABLES, ModelTable, check_model_name
+from stream_dr.directory.model_table import TABLES, ModelTable, check_name
 from stream_dr.directory.records import RECORDS, Records
+from stream_dr.directory.releases import Releases
 from stream_dr.directory.retention import Retention
 from stream_dr.disk import (
     DirectoryLock,
@@ -132,6 +133,8 @@ class Directory(AbstractContextManager["Directory"]):
         Removes events and rows that no model needs.
     recent : RecentDrafts
         Drafts in memory that were appended and not learned yet.
+    releases : Releases
+        Published projections that stay.
     records : Records
         Records in records.sqlite.
 
@@ -205,14 +208,14 @@ class Directory(AbstractContextManager["Directory"]):
         self.table = ModelTable(self.path, self.writable, self.log.check_folder_not_replaced)
         self.records = Records(self.path / RECORDS)
 
-        # A thread holds this lock while it appends events or changes the models or the schema.
-        self.append_lock = threading.Lock()
-
         # Pass functions that return the schema and the models.
         # The attributes `schema` and `models` are replaced over time.
         self.history = History(self.log, self.path, lambda: self.schema, lambda: self.active_models)
-        self.retention = Retention(self.log, self.path, self.history, lambda: self.active_models, self.append_lock)
+        self.retention = Retention(self.log, self.path, self.history, lambda: self.active_models)
         self.recent = RecentDrafts()
+        self.releases = Releases(
+            self.path, self.table, self.history, self.retention.append_lock, lambda: self.models, lambda: self.schema
+        )
 
         # True after a failed append. The log may then have events that `schema` does not include.
         self._append_uncertain = False
@@ -224,8 +227,11 @@ class Directory(AbstractContextManager["Directory"]):
             self.models[entry.name] = self._restore_from_snapshot(entry)
         self.schema = self._completed_schema()
 
+        self.releases.reload()
         if self.writable:
             self._remove_orphan_snapshots()
+            if self.releases.files_without_entry():
+                self.erase_dropped_releases()
             remove_unfinished_files(self.path)
 
     def _remove_orphan_snapshots(self) -> None:
@@ -275,7 +281,7 @@ class Directory(AbstractContextManager["Directory"]):
                     break
 
             try:
-                positions = self.log.append(group.events)
+                positions = self.log.append(group.events, self.releases.store_unlearned)
             except InsufficientStorage as error:
                 answers = group.receipts_and_errors([], remove_stack_frames(error))
                 refused = next(i for i, answer in enumerate(answers) if isinstance(answer, StreamDRError))
@@ -296,7 +302,7 @@ class Directory(AbstractContextManager["Directory"]):
             group = self._new_draft_group()
             for draft in drafts:
                 group.add_or_raise(draft)
-            self._update_after_append(group, self.log.append(group.events))
+            self._update_after_append(group, self.log.append(group.events, self.releases.store_unlearned))
 
     def check(self, draft: Draft) -> DryRunReceipt:
         """Return the receipt that `append` would return, and write nothing.
@@ -354,10 +360,10 @@ class Directory(AbstractContextManager["Directory"]):
         TargetKindMismatch, InvalidWeights
             The model cannot learn from this stream.
         """
-        check_model_name(name)
+        check_name("model", name)
         spec = fill_spec_defaults(Spec(key, dict(params)))
         estimator = estimator_from_spec(spec)
-        with self.retention.lock, self.append_lock:
+        with self.retention.lock, self.retention.append_lock:
             known = self.models.get(name)
             if known is not None:
                 return self._set_policies(known, spec, policy, refine), False
@@ -399,7 +405,7 @@ class Directory(AbstractContextManager["Directory"]):
         LimitExceeded
             The estimator cannot learn from this stream.
         """
-        check_model_name(name)
+        check_name("model", name)
         if not isinstance(estimator, Estimator):
             raise InvalidParameter(f"{type(estimator).__name__} is no projection, so no model can begin with it.")
         spec = Spec(**spec_to_json(spec_of_estimator(estimator)))
@@ -412,7 +418,7 @@ class Directory(AbstractContextManager["Directory"]):
         with suppress(StreamDRError):
             estimator.projection()
 
-        with self.retention.lock, self.append_lock:
+        with self.retention.lock, self.retention.append_lock:
             known = self.models.get(name)
             if known is not None:
                 return self._set_policies(known, spec, policy, None), False
@@ -440,15 +446,28 @@ class Directory(AbstractContextManager["Directory"]):
 
         Raises UnknownModel.
         """
-        with self.append_lock:
+        with self.retention.append_lock:
             model = self.model(name)
             self.table.remove(model.id)
             self.models = {n: m for n, m in self.models.items() if n != name}
             self.schema = self._completed_schema()
+            self.releases.reload()
 
         failpoint("models.removed")
         snapshot.remove_snapshots(self.path, model)
+        self.releases.delete_files_without_entry()
         return model
+
+    def erase_dropped_releases(self) -> None:
+        """Erase what is left on disk of releases that are not in the table any more.
+
+        These are their projections in snapshots of models that had published them, and their files.
+        """
+        for model in self.models.values():
+            snapshot.remove_releases_except(self.path, model, self.releases.names(model))
+        failpoint("releases.erasing")
+        # The files are deleted last. If there are any at the next start, the snapshots are read.
+        self.releases.delete_files_without_entry()
 
     def model(self, name: str | None) -> Model:
         """Return the model of that name. None means the only model. Raises UnknownModel."""
@@ -513,10 +532,11 @@ class Directory(AbstractContextManager["Directory"]):
         If an earlier append raised an error, it is not known if its events were written. So the
         schema is first read from the log again.
         """
-        with self.append_lock:
+        with self.retention.append_lock:
             self.log.check_folder_not_replaced()
             if self._append_uncertain:
                 self._read_schema_from_log()
+                self.releases.reload()
                 self._append_uncertain = False
 
             try:
@@ -540,6 +560,8 @@ class Directory(AbstractContextManager["Directory"]):
             model.set_log_end(positions[-1], self.schema.names)
         for position, draft in zip(positions, group.drafts, strict=True):
             self.recent.put_if_room(position, draft)
+        if any(draft.kind == "unlearn" for draft in group.drafts):
+            self.releases.reload()
 
     def _read_schema_from_log(self) -> None:
         """Read the schema from the log.

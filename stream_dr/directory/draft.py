@@ -37,6 +37,9 @@ REFERENCE = LASTING
 A caller's own key must not have this prefix.
 """
 
+DROP = "drop"
+"""Value of an unlearn request's `releases` that deletes the releases with the rows."""
+
 Removal = dict[int, Sequence[int] | None]
 """Numbers of the rows to unlearn, by position of their event.
 
@@ -190,16 +193,20 @@ def parse_reference(body: Body) -> Reference:
     return Reference(fields["uri"], fields["sha256"], fields["batch"], fields["pass"], fields["rows"])
 
 
-def unlearn_draft(rows_to_unlearn: Removal, key: str | None = None, request: bytes | None = None) -> Draft:
+def unlearn_draft(
+    rows_to_unlearn: Removal, key: str | None = None, request: bytes | None = None, drop_releases: bool = False
+) -> Draft:
     """Return the draft of an event that unlearns rows.
 
     rows_to_unlearn: the rows to unlearn.
     key: idempotency key or None.
     request: bytes of the client's request. A second request with the same key must have the same
         bytes. None compares the payloads of the events instead.
+    drop_releases: True to delete the releases that hold the rows.
     """
     rows = {str(p): None if r is None else list(r) for p, r in sorted(rows_to_unlearn.items())}
-    body = canonical_json({"rows": rows}).encode()
+    fields = {"rows": rows, "releases": DROP} if drop_releases else {"rows": rows}
+    body = canonical_json(fields).encode()
     return Draft("unlearn", body, xxh64_digest(request or body), key)
 
 

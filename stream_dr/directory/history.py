@@ -244,24 +244,25 @@ class History:
                 if chosen.any():
                     yield block.take(np.flatnonzero(chosen))
 
-    def unlearn_events(self, start: int, after: int, until: int) -> dict[int, int]:
+    def unlearn_events(self, start: int, after: int, until: int | None = None) -> dict[int, int]:
         """Return the unlearn events that name rows from a position on.
 
         start: events before this position are ignored.
         after: only unlearn events after this position are returned.
-        until: position of the last unlearn event.
+        until: position of the last unlearn event. None means the end of the log.
 
         Returns a dict from the position of the unlearn event, oldest first, to the lowest position
         that it names.
         """
+        last = self._log.last if until is None else until
         with self._lock:
-            self._read_removals(until + 1)
+            self._read_removals(last + 1)
             newest = list(takewhile(lambda event: event[0] > after, reversed(self._named)))
 
         found = {}
         for position, named in reversed(newest):
             first = min((p for p in named if p >= start), default=None)
-            if position <= until and first is not None:
+            if position <= last and first is not None:
                 found[position] = first
         return found
 

@@ -21,8 +21,8 @@ def inspect(directory_path: Path) -> JsonDict:
     - rows: number of rows ever appended to the log.
     - first: position of the oldest event in the log.
     - schema: description of the stream's schema.
-    - models: description of each model, by name. It includes "state_sha256" and "snapshots" (the
-      positions of its snapshots).
+    - models: description of each model, by name. It includes "state_sha256", "snapshots" (the
+      positions of its snapshots) and "releases".
 
     Reads the newest snapshot of each model. Raises DirectoryMissing, and the errors of a damaged
     log.
@@ -34,6 +34,7 @@ def inspect(directory_path: Path) -> JsonDict:
             models[name] = model.describe(directory.position) | {
                 "state_sha256": state_sha256(model.accumulator.freeze()),
                 "snapshots": [int(path.stem) for path in snapshots_newest_first(folder)],
+                "releases": [entry._asdict() for entry in directory.releases.entries(model)],
             }
         return {
             "position": directory.position,

@@ -18,7 +18,7 @@ import json
 import re
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,25 +29,33 @@ from stream_dr.failpoints import failpoint
 from stream_dr.log.index import INDEX_NAME, open_existing_index_database
 from stream_dr.log.sqlite_file import check_integrity, commit_or_rollback, damaged_file_error
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy, Spec
+from stream_dr.models.release import ReleaseEntry
 from stream_dr.models.saved import spec_from_json
 
 TABLES = """
 CREATE TABLE models (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL, spec TEXT NOT NULL,
   start INTEGER NOT NULL, policy TEXT, failure TEXT, version_ceiling INTEGER NOT NULL DEFAULT 0, digest INTEGER);
 CREATE TABLE replays (dataset TEXT PRIMARY KEY, passes INTEGER NOT NULL, digest INTEGER);
+CREATE TABLE releases (key TEXT PRIMARY KEY, model INTEGER NOT NULL, entry TEXT NOT NULL, digest INTEGER);
+CREATE TABLE erased_releases (position INTEGER PRIMARY KEY, answer TEXT NOT NULL, digest INTEGER);
 """
-"""SQL that creates the tables of models and of unfinished replays."""
+"""SQL that creates the tables of models, unfinished replays, releases, and releases with unlearned rows."""
 
-_FIELDS = {"models": "id, name, spec, start, policy, failure, version_ceiling", "replays": "dataset, passes"}
+_FIELDS = {
+    "models": "id, name, spec, start, policy, failure, version_ceiling",
+    "replays": "dataset, passes",
+    "releases": "key, model, entry",
+    "erased_releases": "position, answer",
+}
 
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
-def check_model_name(name: str) -> None:
-    """Raise InvalidParameter if a model's name is not valid."""
+def check_name(noun: str, name: str) -> None:
+    """Raise InvalidParameter if the name of a model or release is not valid."""
     if not _NAME.fullmatch(name):
-        raise InvalidParameter(f"model name {name!r}; use 1 to 64 letters, digits, '_', '-' or '.'.")
+        raise InvalidParameter(f"{noun} name {name!r}; use 1 to 64 letters, digits, '_', '-' or '.'.")
 
 
 class ModelTable:
@@ -115,9 +123,10 @@ class ModelTable:
         return Entry(int(cursor.lastrowid or 0), name, spec, start, policy, refine, None, 0)
 
     def remove(self, id: int) -> None:
-        """Remove a model. Its id is never used again."""
+        """Remove a model and its releases. Its id is never used again."""
         with self._change_row("models", "id", id) as db:
             db.execute("DELETE FROM models WHERE id = ?", (id,))
+            db.execute("DELETE FROM releases WHERE model = ?", (id,))
             failpoint("models.removing")
 
     def set_policies(self, id: int, policy: PublishPolicy | None, refine: RefinePolicy | None) -> None:
@@ -169,11 +178,37 @@ class ModelTable:
         with self._change_row("replays", "dataset", dataset) as db:
             db.execute("DELETE FROM replays WHERE dataset = ?", (dataset,))
 
+    def releases(self) -> list[ReleaseEntry]:
+        """Return all releases, oldest first."""
+        with self._connection() as db:
+            rows = self._select_checked_rows(db, "releases")
+        entries = [ReleaseEntry(**json.loads(entry)) for _, _, entry in rows]
+        return sorted(entries, key=lambda entry: entry.created)
+
+    def add_release(self, entry: ReleaseEntry) -> None:
+        """Add a release, whose file must be durable."""
+        key = _release_key(entry)
+        with self._change_row("releases", "key", key) as db:
+            values = (key, entry.model_id, json.dumps(entry._asdict()))
+            db.execute("INSERT INTO releases (key, model, entry) VALUES (?, ?, ?)", values)
+
+    def remove_release(self, entry: ReleaseEntry) -> None:
+        """Remove a release, before its file is deleted."""
+        with self._change_row("releases", "key", _release_key(entry)) as db:
+            db.execute("DELETE FROM releases WHERE key = ?", (_release_key(entry),))
+
+    def releases_unlearned_at(self, position: int) -> JsonDict | None:
+        """Return what `store_unlearned_releases` has stored for an unlearn event."""
+        with self._connection() as db:
+            rows = self._select_checked_rows(db, "erased_releases", "WHERE position = ?", (position,))
+        return dict(json.loads(rows[0][1])) if rows else None
+
     def check(self) -> None:
         """Raise DamagedFile unless SQLite's check and all digests succeed."""
         with self._connection() as db:
             check_integrity(db, self.path)
-            self._select_checked_rows(db, "replays")
+            for table in ("replays", "releases", "erased_releases"):
+                self._select_checked_rows(db, table)
         self.entries()
 
     def _select_checked_rows(
@@ -215,6 +250,29 @@ class ModelTable:
         database = open_existing_index_database(self.path.parent, self.writable)
         with closing(database), database.connection() as db:
             yield db
+
+
+def store_unlearned_releases(
+    transaction: sqlite3.Connection, position: int, entries: Sequence[ReleaseEntry], drop: bool
+) -> None:
+    """Store which releases hold rows that an unlearn event takes out.
+
+    transaction: the transaction in which the event is appended.
+    position: position of the event.
+    drop: True if the releases are removed in the same transaction.
+    """
+    named = [{"model": e.model, "name": e.name, "holds_rows": e.holds_rows} for e in entries]
+    answer = json.dumps({"releases": named, "dropped": drop})
+    digest = _crc32_of_fields(position, answer)
+    transaction.execute("INSERT INTO erased_releases VALUES (?, ?, ?)", (position, answer, digest))
+    if drop:
+        keys = [(_release_key(entry),) for entry in entries]
+        transaction.executemany("DELETE FROM releases WHERE key = ?", keys)
+
+
+def _release_key(entry: ReleaseEntry) -> str:
+    """Return the key of a release in its table. The id of a removed model is never used again."""
+    return f"{entry.model_id}/{entry.name}"
 
 
 def _crc32_of_fields(*fields: object) -> int:

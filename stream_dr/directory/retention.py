@@ -43,11 +43,11 @@ class Retention:
     history: reader of the directory's past events.
     active_models: function that returns the models that have not failed, or whose
         failure is retried after a restart.
-    append_lock: lock that a thread holds while it appends to the log.
 
     A thread holds the attribute `lock` while it removes past events, and while it adds a model
     that needs past events. So no event is removed that a new model needs. This lock must be taken
-    before any other lock.
+    before any other lock. A thread holds `append_lock` while it appends events or changes the models
+    or the schema.
 
     Thread-safe.
     """
@@ -58,14 +58,13 @@ class Retention:
         path: Path,
         history: History,
         active_models: Callable[[], Sequence[Model]],
-        append_lock: threading.Lock,
     ) -> None:
         self._log = log
         self._path = path
         self._history = history
         self._active_models = active_models
-        self.append_lock = append_lock
         self.lock = threading.Lock()
+        self.append_lock = threading.Lock()
 
         # Number of active `prevent_row_erasure` blocks. While there are any, no rows are erased.
         self._pinned = 0

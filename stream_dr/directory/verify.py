@@ -1,6 +1,7 @@
 """Verify: read a directory completely and check every checksum.
 
-The log, the shards to which the log refers, the table of models and the snapshots are checked.
+The log, the shards to which the log refers, the table of models, the snapshots and the releases
+are checked.
 Nothing is changed.
 
 Damage is noticed only when the damaged bytes are read. Without this check, some bytes are not read
@@ -19,9 +20,11 @@ from stream_dr.directory.draft import parse_reference
 from stream_dr.directory.history import Decoder
 from stream_dr.directory.model_table import ModelTable
 from stream_dr.directory.references import find_shard
-from stream_dr.errors import DamagedFile, DirectoryMissing, StreamDRError
+from stream_dr.directory.releases import release_path
+from stream_dr.errors import DamagedFile, DirectoryMissing, SourceMissing, StreamDRError
 from stream_dr.log.event import Event
 from stream_dr.log.log import Log
+from stream_dr.models.release import read_release
 from stream_dr.models.snapshot import START_FILE_NAME, snapshots_newest_first
 from stream_dr.models.snapshot_file import read_file
 
@@ -40,8 +43,8 @@ class Finding(NamedTuple):
 def verify(path: Path, include_shards: bool = True) -> Iterator[Finding]:
     """Check a directory and yield a Finding for each part.
 
-    The parts are the log, each shard, the table of models and each snapshot. An error in one part
-    does not stop the check of the other parts.
+    The parts are the log, each shard, the table of models, each snapshot and the releases. An error
+    in one part does not stop the check of the other parts.
 
     path: path of the directory.
     include_shards: True to also check the shards to which the log refers.
@@ -58,13 +61,28 @@ def verify(path: Path, include_shards: bool = True) -> Iterator[Finding]:
     except StreamDRError as e:
         yield Finding("log", e)
 
-    yield _run_check("table of models", ModelTable(path, writable=False).check)
+    table = _run_check("table of models", ModelTable(path, writable=False).check)
+    yield table
     for folder in sorted((path / "snapshots").glob("*")):
         for file in [*snapshots_newest_first(folder), *folder.glob(START_FILE_NAME)]:
             finding = _run_check(f"snapshot {folder.name}/{file.name}", partial(read_file, file))
             # Skip a snapshot that a running service has removed during the check.
             if finding.error is None or file.exists():
                 yield finding
+    if table.error is None:
+        yield _run_check("releases", partial(_read_releases, path))
+
+
+def _read_releases(directory_path: Path) -> None:
+    """Read the files of all releases in the table of releases."""
+    table = ModelTable(directory_path, writable=False)
+    for entry in table.releases():
+        try:
+            read_release(release_path(directory_path, entry))
+        except SourceMissing:
+            # Skip a release that a running service has removed during the check.
+            if entry in table.releases():
+                raise
 
 
 def verify_shards_of_log(directory_path: Path) -> Iterator[Finding]:

@@ -50,7 +50,7 @@ INDEX_NAME = "index.sqlite"
 
 # These bytes are the characters "SDRK".
 APPLICATION = 0x5344524B
-LOG_FORMAT = 6
+LOG_FORMAT = 7
 
 LASTING = "reference:"
 """Prefix of idempotency keys that are never forgotten, because they belong to references."""

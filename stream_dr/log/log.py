@@ -54,6 +54,10 @@ from stream_dr.log.sqlite_file import commit_or_rollback, damaged_file_error, re
 _ALL = 2**63 - 1
 
 
+AlsoInTransaction = Callable[[sqlite3.Connection, Sequence[Event]], None]
+"""Function that changes tables in the transaction that appends these events."""
+
+
 class Verified(NamedTuple):
     """Numbers of items that `verify` has read.
 
@@ -378,10 +382,12 @@ class Log(LogReader, AbstractContextManager["Log"]):
             self.close()
             raise
 
-    def append(self, drafts: Sequence[EventDraft]) -> list[int]:
+    def append(self, drafts: Sequence[EventDraft], also: AlsoInTransaction | None = None) -> list[int]:
         """Append events in one transaction, and return their positions.
 
         Either all events are appended or none. On return the events are durable.
+
+        also: function that changes other tables of the index in the same transaction.
 
         Raises InsufficientStorage if the disk is full. The log is then unchanged, and events can
         be appended when there is room. Raises DirectoryInUse if the log's folder was moved or
@@ -404,6 +410,8 @@ class Log(LogReader, AbstractContextManager["Log"]):
                 )
                 ids = {e.position: d.ids for e, d in zip(events, drafts, strict=True) if d.ids is not None}
                 rows = map(event_table_row, events, totals, places)
+                if also is not None:
+                    also(connection, events)
                 tables.add_events_to_index(connection, self.path, events, rows, current, self._keys, ids)
 
             # The events are committed. Only now they become visible to readers of this process.

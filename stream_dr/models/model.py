@@ -18,7 +18,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -497,7 +497,15 @@ class Model:
     def must_refine_again(self) -> bool:
         """True if rows were unlearned since the published refine."""
         is_refined = self.published is not None and self.published.refined_at is not None
-        return is_refined and bool(self._later_unlearned)
+        return is_refined and self.served_release is None and bool(self._later_unlearned)
+
+    @property
+    def served_release(self) -> str | None:
+        """Name of the release that is published. None if the model publishes its own state.
+
+        While a release is published, nothing else is, until `end_release` or a drop of the release.
+        """
+        return self.published.release if self.published else None
 
     @property
     def _is_on_demand(self) -> bool:
@@ -514,6 +522,8 @@ class Model:
         refined_rows, refined_at = self.last_refine
         if self.refine_policy is None or self.published is None or self.published.projection.solution == "exact":
             return math.inf
+        if self.served_release is not None:
+            return math.inf
 
         # Apply the rule for rows, then the rule for seconds.
         if self.refine_policy.rows is not None and self.rows - refined_rows >= self.refine_policy.rows:
@@ -527,11 +537,17 @@ class Model:
         """True if learned rows are missing in the published projection.
 
         False if the published projection is refined. A refined projection stays published until
-        the model is refined again, even without the rows learned since then.
+        the model is refined again, even without the rows learned since then. False, too, while a
+        release is published.
         """
-        if self.rows == 0 or (self.published is not None and self.published.refined_at is not None):
+        if self.rows == 0 or self._keeps_publication(self.published):
             return False
         return self.published is None or self.published.position < self.position
+
+    @staticmethod
+    def _keeps_publication(published: Published | None) -> bool:
+        """Return True if no policy may replace a publication: if it is refined or a release."""
+        return published is not None and (published.refined_at is not None or published.release is not None)
 
     @property
     def needs_solving(self) -> bool:
@@ -551,6 +567,8 @@ class Model:
           is refined again.
         * The model is published only on request.
         * The model has no rows.
+
+        While a release is published, no event need be published, not even an unlearn event.
         """
         if self.position < position or self._must_replace_for(position):
             return False
@@ -560,6 +578,8 @@ class Model:
 
     def _must_replace_for(self, position: int) -> bool:
         """Return True if the unlearn event at `position` outdates the published projection."""
+        if self.served_release is not None:
+            return False
         unlearned = self._later_unlearned if self.must_refine_again else self._served_unlearned
         return any(u.position == position for u in unlearned)
 
@@ -624,7 +644,7 @@ class Model:
 
         Returns None and publishes nothing in these cases:
 
-        * The published projection is refined.
+        * The published projection is refined, or a release is published.
         * The published projection already includes all events of the state.
         * The projection cannot be computed. The error is then stored in `solving.error`.
         """
@@ -633,7 +653,7 @@ class Model:
         try:
             with self._solve_lock:
                 current = self.published
-                if current is not None and (current.refined_at is not None or current.position >= frozen.position):
+                if self._keeps_publication(current) or (current is not None and current.position >= frozen.position):
                     return None
                 published = self._orient_and_publish(self.estimator.solve(frozen.state), frozen, residual=None)
 
@@ -648,19 +668,66 @@ class Model:
             self.solving.seconds = self.solving.ended_at - started
             self.solving.is_running = False
 
-    def publish_refined(self, projection: Projection, frozen: FrozenState, residual: float) -> Published:
+    def publish_refined(self, projection: Projection, frozen: FrozenState, residual: float) -> Published | None:
         """Publish a refined projection of a frozen state.
 
         A refined projection was computed by further passes over the rows. It stays published until
-        the model is refined again.
+        the model is refined again. Returns None and publishes nothing while a release is published.
 
         frozen: state of the model when the passes started.
         residual: relative residual of the refined solution.
         """
         with self._solve_lock:
+            if self.served_release is not None:
+                return None
             published = self._orient_and_publish(projection, frozen, residual)
         self.solving.error = None
         return published
+
+    def publish_release(self, released: Published) -> Published:
+        """Publish a release's projection as the newest version, unless it is published already.
+
+        It stays published until `end_release`, whatever the policies say.
+
+        released: the projection, as the release holds it.
+        """
+        with self._solve_lock:
+            last = self.published
+            if last is not None and last.release == released.release:
+                return last
+            change = linear_map_between_projections(last.projection, released.projection) if last else None
+            version = self.version_numbers.take_next()
+            published = released._replace(version=version, change=change, timestamp=time.time())
+            with self._learning:
+                self.versions.add(published)
+                self.published = published
+        self.solving.error = None
+        return published
+
+    def end_release(self) -> Published:
+        """Publish the present state instead of a release.
+
+        From now on the policies apply again. If the state has no solution, the error is raised and
+        the release stays published. Raises ModelFailed.
+        """
+        published = self.publish(self.freeze())
+        self.versions.drop_releases()
+        self.solving.error = None
+        return published
+
+    def withdraw_releases(self, except_names: Container[str]) -> None:
+        """Withdraw the projections of releases that are gone.
+
+        If one of them is published, the model has no projection until its state is published.
+
+        except_names: names of the releases that the directory still has.
+        """
+        with self._learning:
+            self.versions.drop_releases(except_names)
+            if self.served_release is not None and self.served_release not in except_names:
+                self.published = None
+                # The state may have been solved before. It is to be solved again.
+                self.solving = SolveAttempt(self.start - 1)
 
     def replace_refined(self) -> Published | None:
         """Replace a refined projection by the solution of one pass.
@@ -758,10 +825,10 @@ class Model:
     def _withdraw_unlearned(self) -> None:
         """Drop versions that are older than the last unlearn event.
 
-        The published projection is dropped only if the state has no row. The caller holds the lock
-        `_learning`.
+        The published projection is dropped only if the state has no row and no release is published.
+        The caller holds the lock `_learning`.
         """
-        if not self.rows:
+        if not self.rows and self.served_release is None:
             self.published = None
         if self.unlearned:
             self.versions.drop_before(self.unlearned[-1].position, self.published)
@@ -861,6 +928,7 @@ class Model:
             "lag": max(0, log_end - self.position),
             "version": self.published_version,
             "versions": self.versions.numbers,
+            "release": self.served_release,
             "published_position": published.position if published else None,
             "components": projection.n_components if projection else 0,
             "classes": list(self.classes),

@@ -288,5 +288,6 @@ def _unpack_fitted_state(estimator: Any, arrays: snapshot_file.Arrays, metadata:
     # Only a model's snapshot has a published projection. A saved estimator has none.
     if "published" in metadata:
         fitted.shown = snapshot_file.unpack_projection("published", arrays, metadata["published"]["projection"])
-        fitted.refined = fitted.shown if metadata["published"]["refined_at"] is not None else None
+        is_own_refine = metadata["published"]["refined_at"] is not None and metadata["published"].get("release") is None
+        fitted.refined = fitted.shown if is_own_refine else None
     return fitted

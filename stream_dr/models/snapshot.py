@@ -16,6 +16,7 @@ import hashlib
 import logging
 import shutil
 import time
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def _pack_snapshot(model: Model, frozen: FrozenState, published: Published | Non
     """Return the arrays and metadata of a model's snapshot."""
     arrays, metadata = snapshot_file.pack_under_prefix("state", frozen.state)
     if published is not None:
-        more, metadata["published"] = _pack_published(published)
+        more, metadata["published"] = pack_published(published)
         arrays |= more
 
     # A restart checks the spec and the position before it restores the state.
@@ -135,7 +136,7 @@ def write_failed_projection(failed_model: Model, directory_path: Path) -> None:
 
     folder = snapshot_folder(directory_path, failed_model.name, failed_model.id)
     make_private_folder(folder)
-    arrays, description = _pack_published(failed_model.published)
+    arrays, description = pack_published(failed_model.published)
     metadata = {
         "kind": "published",
         "spec": spec_to_json(failed_model.spec),
@@ -395,15 +396,44 @@ def _restore_published_from(model: Model, arrays: snapshot_file.Arrays, metadata
     """Restore a published projection from arrays and metadata."""
     published = None
     if "published" in metadata:
-        fields = dict(metadata["published"])
-        projection = snapshot_file.unpack_projection("published", arrays, fields.pop("projection"))
-        published = Published(projection=projection, **fields)
+        published = unpack_published(arrays, metadata["published"])
     model.restore_published(published, metadata["next_version"])
 
 
-def _pack_published(published: Published) -> snapshot_file.FileContents:
+def pack_published(published: Published) -> snapshot_file.FileContents:
     """Return the arrays and metadata of a published projection."""
     arrays, metadata = snapshot_file.pack_projection("published", published.projection)
-    names = ("version", "position", "rows", "refined_at", "residual", "unlearn_horizon", "timestamp")
+    names = ("version", "position", "rows", "refined_at", "residual", "unlearn_horizon", "timestamp", "release")
     fields = {name: getattr(published, name) for name in names}
     return arrays, fields | {"projection": metadata}
+
+
+def unpack_published(arrays: snapshot_file.Arrays, metadata: JsonDict) -> Published:
+    """Return the published projection that `pack_published` has packed."""
+    fields = dict(metadata)
+    projection = snapshot_file.unpack_projection("published", arrays, fields.pop("projection"))
+    return Published(projection=projection, **fields)
+
+
+def remove_releases_except(directory_path: Path, model: Model, names: Container[str]) -> None:
+    """Remove projections of dropped releases from a model's snapshots.
+
+    The state in a snapshot does not change. A snapshot that cannot be read is left as it is.
+
+    names: names of the releases that the model still has.
+    """
+    folder = snapshot_folder(directory_path, model.name, model.id)
+    # A thread that writes a snapshot would remove older ones meanwhile.
+    with model.snapshotting:
+        for path in [*snapshots_newest_first(folder), *folder.glob(FAILED_FILE_NAME)]:
+            try:
+                arrays, metadata = snapshot_file.read_file(path)
+            except StreamDRError as e:
+                log.warning("snapshot %s passed over (%s): %s", path, e.code, e)
+                continue
+
+            release = metadata.get("published", {}).get("release")
+            if release is not None and release not in names:
+                del metadata["published"]
+                arrays = {name: array for name, array in arrays.items() if not name.startswith("published.")}
+                snapshot_file.write_file(path, arrays, metadata)

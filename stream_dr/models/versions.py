@@ -1,7 +1,7 @@
 """Versions: a model's last published projections, by version number."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -49,6 +49,8 @@ class Published(NamedTuple):
     residual: relative residual of a refined projection. None if it is not refined.
     unlearn_horizon: position up to which unlearn events are reflected in the projection.
     timestamp: time of publishing, in seconds since 1970.
+    release: name of the release whose projection this is. None if the projection was solved from
+        the model's state.
     """
 
     version: int
@@ -60,6 +62,7 @@ class Published(NamedTuple):
     residual: float | None = None
     unlearn_horizon: int = -1
     timestamp: float = 0.0
+    release: str | None = None
 
     @property
     def eigenvalues(self) -> np.ndarray:
@@ -106,6 +109,11 @@ class Versions:
         served: projection that is not dropped.
         """
         kept = [p for p in self._published if p is served or p.unlearn_horizon >= position]
+        self._published = deque(kept, self._published.maxlen)
+
+    def drop_releases(self, except_names: Container[str] = ()) -> None:
+        """Drop the projections of releases, except those with these names."""
+        kept = [p for p in self._published if p.release is None or p.release in except_names]
         self._published = deque(kept, self._published.maxlen)
 
     def find(self, version: int) -> Published | None:

@@ -12,10 +12,9 @@ import pyarrow as pa
 from stream_dr.aliases import JsonDict
 from stream_dr.batch.arrow import TARGET_COLUMN, vector_column
 from stream_dr.batch.block import Block
-from stream_dr.batch.schema import Schema
 from stream_dr.batch.targets import Label, label_column
 from stream_dr.errors import CannotPredict
-from stream_dr.models.model import Model
+from stream_dr.models.release import Release
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS
 from stream_dr.running.query import QueryResult, prepare_rows
@@ -85,28 +84,27 @@ class Prediction(QueryResult):
         return "probabilities" if self.probable else "scores"
 
 
-def predict(model: Model, block: Block, schema: Schema) -> Prediction:
-    """Predict rows' targets with a model's published projection.
+def predict(release: Release, block: Block) -> Prediction:
+    """Predict rows' targets with a release, or with what a model serves now.
 
     Targets in the block are ignored. Raises CannotPredict if the model's method cannot predict or
-    the model has learned no targets. Also raises the errors of `transform`.
+    the model had learned no targets. Also raises the errors of `transform`.
 
     The example uses `running`, `directory` and `model` from the example of Running.
 
     >>> import stream_dr
     >>> version = running.publish("lda").version
-    >>> stream_dr.predict(model, stream_dr.one_row([1.0, 2.0]), directory.schema).predicted
+    >>> stream_dr.predict(directory.releases.served(model), stream_dr.one_row([1.0, 2.0])).predicted
     ['a']
     """
-    published = model.newest()
-    projection = published.projection
-    readout = published.readout
+    projection = release.published.projection
+    readout = release.published.readout
     if not isinstance(projection, Linear | Mapped) or readout is None or not len(readout.offset):
-        why = "has learned no target so far" if readout is not None else f"is of {model.spec.estimator}"
-        raise CannotPredict(f"model {model.name!r} {why}, and predicts nothing. Project its rows with transform.")
+        why = "has learned no target so far" if readout is not None else f"is of {release.spec.estimator}"
+        raise CannotPredict(f"model {release.model!r} {why}, and predicts nothing. Project its rows with transform.")
 
     # Compute the scores, then the predicted targets from the scores.
-    block, fields = prepare_rows(model, published, block, schema)
+    block, fields = prepare_rows(release, block)
     scores = projection.target_score_projection().apply(block.X)
     targets = readout.predict(scores)
     predicted = targets.tolist()

@@ -44,15 +44,16 @@ from stream_dr.errors import InvalidParameter, SchemaMismatch
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.table import count_unseen_by_row
 from stream_dr.models.model import Model
+from stream_dr.models.release import Release
 from stream_dr.models.snapshot_file import Arrays
-from stream_dr.models.versions import Published, linear_map_between_projections
+from stream_dr.models.versions import linear_map_between_projections
 from stream_dr.projection import Mapped, Projection
 from stream_dr.running.projected_file import check_output_path, write_projected
 from stream_dr.shards.dataset import Dataset
 from stream_dr.statistics.protocol import pack
 
-_MODEL_FIELDS = ("model", "version", "position", "solution", "unseen")
-"""Fields of a QueryResult that are metadata of its Arrow stream."""
+_MODEL_FIELDS = ("model", "version", "position", "solution", "release", "unseen")
+"""Fields of a QueryResult that are metadata of its Arrow stream. None is left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +70,8 @@ class QueryResult:
         Position in the log of the last event that the projection includes.
     solution : str
         Kind of solution: "exact", "diagonal", "refined" or "recurrence".
+    release : str or None
+        Name of the release that the projection is. None if it is none.
     ids : Ids or None
         Ids of the rows. None if the rows have no ids.
     unseen : int
@@ -82,13 +85,14 @@ class QueryResult:
     version: int
     position: int
     solution: str
+    release: str | None
     ids: Ids | None
     unseen: int
     columns_missing: tuple[str, ...]
 
     def _json_response(self, **values: object) -> JsonDict:
         """Return the attributes of this class and the rows' values for JSON."""
-        response = {name: getattr(self, name) for name in _MODEL_FIELDS} | values | {"id": self.ids}
+        response = self._model_values() | values | {"id": self.ids}
         if self.columns_missing:
             response["columns_missing"] = list(self.columns_missing)
         return response
@@ -102,9 +106,13 @@ class QueryResult:
             columns = {"id": id_array(self.ids), **columns}
         if self.columns_missing:
             lists["columns_missing"] = self.columns_missing
-        metadata = {name: str(getattr(self, name)) for name in _MODEL_FIELDS}
+        metadata = {name: str(value) for name, value in self._model_values().items()}
         metadata |= {name: json.dumps(values) for name, values in lists.items()}
         return write_arrow([pa.record_batch(columns, metadata=metadata)])
+
+    def _model_values(self) -> JsonDict:
+        values = {name: getattr(self, name) for name in _MODEL_FIELDS}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +132,8 @@ class ProjectedRows(QueryResult):
     def to_json(self) -> JsonDict:
         """Return a dict that can be written as JSON.
 
-        Its keys are "model", "version", "position", "solution", "unseen", "z" and "id". The key
-        "columns_missing" is there only if a column is missing.
+        Its keys are "model", "version", "position", "solution", "unseen", "z" and "id". The keys
+        "release" and "columns_missing" are there only if they are not empty.
         """
         return self._json_response(z=self.z.tolist())
 
@@ -138,42 +146,39 @@ class ProjectedRows(QueryResult):
         return self._arrow_stream({"z": vector_column(self.z)})
 
 
-def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
-    """Project a block's rows with a model's published projection.
+def transform(release: Release, block: Block) -> ProjectedRows:
+    """Project a block's rows with a release, or with what a model serves now.
 
-    Targets in the block are ignored. Raises
-
-    - NotFitted if the model has learned no row,
-    - CatchingUp if the model has rows and no published projection yet,
-    - ModelFailed, WidthMismatch, SchemaMismatch and NotFinite.
+    Targets in the block are ignored. Raises WidthMismatch, SchemaMismatch and NotFinite.
 
     The example uses `running`, `directory` and `model` from the example of Running.
 
     >>> import stream_dr
     >>> version = running.publish("lda").version
-    >>> stream_dr.transform(model, stream_dr.one_row([1.0, 2.0]), directory.schema).z.shape
+    >>> stream_dr.transform(directory.releases.served(model), stream_dr.one_row([1.0, 2.0])).z.shape
     (1, 1)
     """
-    published = model.newest()
-    block, fields = prepare_rows(model, published, block, schema)
-    return ProjectedRows(z=published.projection.apply(block.X), **fields)
+    block, fields = prepare_rows(release, block)
+    return ProjectedRows(z=release.published.projection.apply(block.X), **fields)
 
 
-def prepare_rows(model: Model, published: Published, block: Block, schema: Schema) -> tuple[Block, JsonDict]:
+def prepare_rows(release: Release, block: Block) -> tuple[Block, JsonDict]:
     """Return the rows that a projection is applied to, and the fields of a QueryResult.
 
     Raises the errors of `conform_rows`.
 
-    published: published version of the model's projection.
+    release: the projection and the schema of its rows.
     block: rows as they were sent.
     """
-    missing = schema.missing_columns(block)
-    block, unseen = conform_rows(block, published.projection, schema)
+    missing = release.schema.missing_columns(block)
+    published = release.published
+    block, unseen = conform_rows(block, published.projection, release.schema)
     fields = {
-        "model": model.name,
+        "model": release.model,
         "version": published.version,
         "position": published.position,
         "solution": published.projection.solution,
+        "release": published.release,
         "ids": block.ids,
         "unseen": int(unseen.sum()),
         "columns_missing": missing,
@@ -219,11 +224,12 @@ class ExportedProjection(NamedTuple):
     metadata : dict
         - model: name of the model.
         - version: version number of the projection.
-        - newest: newest version number of the model.
+        - newest: newest version number of the model, 0 if it has none.
         - kind: class of projection, such as "linear".
         - solution: kind of solution, such as "exact".
         - position: position in the log of the last event that the projection includes.
         - rows: number of rows that the projection includes.
+        - release: name of the release that the projection is, or None.
         - refined_at: position in the log at which the projection was refined, or None.
         - residual: residual of a refined projection, or None.
         - feature_map: JSON of the feature map. Only for a projection with a feature map.
@@ -260,10 +266,11 @@ class ExportedProjection(NamedTuple):
         return {name: str(value) for name, value in self.metadata.items() if value is not None}
 
 
-def export_projection(model: Model, version: int | None = None) -> ExportedProjection:
+def export_projection(model: Model, version: int | None = None, release: Release | None = None) -> ExportedProjection:
     """Return a model's published projection as arrays and metadata.
 
     version: version number of the projection. None for the newest one.
+    release: a release of the model, to return its projection instead.
 
     Raises UnknownVersion and ModelFailed. Raises NotFitted or CatchingUp if the model has not
     published a projection yet.
@@ -275,19 +282,23 @@ def export_projection(model: Model, version: int | None = None) -> ExportedProje
     >>> list(stream_dr.export_projection(model).arrays)
     ['mean', 'components', 'eigenvalues']
     """
-    newest = model.newest()
-    published = newest if version is None else model.version(version)
+    newest = model.published
+    if release is not None:
+        published = release.published
+    else:
+        published = model.newest() if version is None else model.version(version)
 
     # Collect the metadata.
     projection = published.projection
     metadata = {
         "model": model.name,
         "version": published.version,
-        "newest": newest.version,
+        "newest": model.published_version,
         "position": published.position,
         "rows": published.rows,
         "kind": projection.kind,
         "solution": projection.solution,
+        "release": published.release,
         "refined_at": published.refined_at,
         "residual": published.residual,
     }
@@ -302,7 +313,9 @@ def export_projection(model: Model, version: int | None = None) -> ExportedProje
         arrays = pack(projection)[0]
 
     # A client that stored projected rows of an old version converts them with `map` and `offset`.
-    to_newest = None if version is None else linear_map_between_projections(projection, newest.projection)
+    to_newest = None
+    if newest is not None and (version is not None or release is not None):
+        to_newest = linear_map_between_projections(projection, newest.projection)
     if to_newest is not None:
         arrays |= {"map": to_newest.map, "offset": to_newest.offset}
         metadata["map_residual"] = to_newest.residual
@@ -324,16 +337,19 @@ def project(
     source: Source,
     output_path: Path,
     on_progress: Callable[[int], None] | None = None,
+    release_name: str | None = None,
 ) -> tuple[int, int]:
     """Write a source's projected rows to a file.
 
     output_path: path of the file. The suffix selects the format. SUFFIXES lists the allowed
         suffixes.
     on_progress: called after each batch with the number of rows written so far.
+    release_name: name of a release that projects the rows. None means what the model publishes.
 
-    Raises InvalidParameter if there are no rows or no columns to write. Raises NotFitted if the
-    model has learned no row, and NeedsRefine if the model must be refined first. Also raises the
-    errors of `check_output_path`, of reading the source and of projecting a batch.
+    Raises UnknownRelease if the model has no such release. Raises InvalidParameter if there are no
+    rows or no columns to write. Raises NotFitted if the model has learned no row, and NeedsRefine
+    if the model must be refined first. Also raises the errors of `check_output_path`, of reading
+    the source and of projecting a batch.
 
     Returns the number of rows, and the number of rows that have a category, word or feature never
     learned.
@@ -343,18 +359,20 @@ def project(
     if isinstance(source, Dataset) and not source.rows:
         raise InvalidParameter("the source has no rows; nothing was written.")
 
-    published_or_raise(model)
+    if release_name is None:
+        _raise_if_unpublished(model)
+    release = directory.releases.served(model, release_name)
     if isinstance(source, Dataset):
         fields = id_and_target_types([shard.schema for shard in source.shards])
     else:
         fields = id_and_target_types([arrow_from_block(next(source.events())[1]).schema])
-    if not fields and not published_or_raise(model).projection.n_components:
+    if not fields and not release.published.projection.n_components:
         # An Arrow batch without columns has no number of rows, so it cannot be written.
         raise InvalidParameter(f"{model.name} has no component yet: {model.estimator.limit}. Nothing was written.")
 
     # The first batch raises errors of the source before the file is created.
     unseen: list[int] = []
-    batches = _projected_batches(directory, model, source, fields, unseen, on_progress or (lambda rows: None))
+    batches = _projected_batches(release, source, fields, unseen, on_progress or (lambda rows: None))
     first = next(batches)
     rows = 0
 
@@ -367,8 +385,7 @@ def project(
 
 
 def _projected_batches(
-    directory: Directory,
-    model: Model,
+    release: Release,
     source: Source,
     field_types: dict[str, pa.DataType],
     unseen_rows: list[int],
@@ -384,8 +401,8 @@ def _projected_batches(
     """
     done = 0
     for _, block in source.events():
-        projection = published_or_raise(model).projection
-        conformed, unseen = conform_rows(block, projection, directory.schema)
+        projection = release.published.projection
+        conformed, unseen = conform_rows(block, projection, release.schema)
         z = projection.apply(conformed.X)
         components = {f"z{i}": pa.array(np.ascontiguousarray(column)) for i, column in enumerate(z.T)}
         batch = pa.record_batch(_identity_columns(block, field_types) | components)
@@ -396,15 +413,10 @@ def _projected_batches(
             yield batch
 
 
-def published_or_raise(model: Model) -> Published:
-    """Return a model's published projection.
-
-    If the model has no published projection, an error is raised that says why.
-    """
+def _raise_if_unpublished(model: Model) -> None:
+    """Raise the error that has prevented a model's publication, if there is one."""
     if model.published is None and model.rows:
-        # Solve the state, which raises the error that has prevented the publication.
         model.estimator.solve(model.accumulator.freeze())
-    return model.newest()
 
 
 def id_and_target_types(source_schemas: Sequence[pa.Schema]) -> dict[str, pa.DataType]:

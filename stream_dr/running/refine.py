@@ -67,6 +67,15 @@ def check_can_refine(directory: Directory, model: Model) -> None:
         )
 
 
+def refuse_while_release_served(model: Model) -> None:
+    """Raise CannotRefine while the model serves a release, which a refine would replace."""
+    if model.served_release is not None:
+        raise CannotRefine(
+            f"model {model.name!r} serves the release {model.served_release!r}, and publishes nothing else. Publish the "
+            f"model first: POST /models/{model.name}/publish."
+        )
+
+
 def refine_frozen_and_publish(
     directory: Directory,
     model: Model,
@@ -101,17 +110,17 @@ def refine_frozen_and_publish(
     n_threads : int
         Number of threads for matrix products.
     compute_sums : ComputePassSums or None
-        Function that computes the sums of a pass in other processes. None: this process computes
-        the sums.
+        Computes the sums of a pass in other processes. None: this process computes them.
 
     Returns
     -------
     Published or None
-        The published projection. None if cancelled, or if rows were unlearned meanwhile.
+        None if cancelled, or if rows were unlearned or a release was published meanwhile.
 
     Raises CannotRefine, HistoryGone, InvalidParameter, NotFitted, InsufficientStorage.
     """
     check_can_refine(directory, model)
+    refuse_while_release_served(model)
     report = on_progress or (lambda progress: None)
     if is_exact_without_refine(model.estimator, frozen.state) and model.published is not None:
         report({"exact": True, "note": "the model is exact already, from one pass"})
@@ -139,11 +148,12 @@ def _run_passes(
     on_progress: PassCallback,
     n_threads: int,
     compute_sums: ComputePassSums | None,
-) -> Published:
+) -> Published | None:
     """Run a refine's remaining passes, and publish the refined projection.
 
     A checkpoint is written after each pass. `source` yields the rows, and `on_progress` receives
     the progress. The other parameters have the meaning that `refine_frozen_and_publish` describes.
+    Returns None if a release was published meanwhile.
     """
     # Run the passes. They continue from a checkpoint of an earlier refine, if there is one.
     path = snapshot_folder(directory.path, model.name, model.id) / "refine.part"
@@ -259,7 +269,9 @@ def _is_outdated(directory: Directory, model: Model, frozen: FrozenState) -> boo
 def _should_stop(
     directory: Directory, model: Model, frozen: FrozenState, should_cancel: Callable[[], bool] | None
 ) -> bool:
-    return _is_outdated(directory, model, frozen) or (should_cancel is not None and should_cancel())
+    if _is_outdated(directory, model, frozen) or model.served_release is not None:
+        return True
+    return should_cancel is not None and should_cancel()
 
 
 class _Cancelled(Exception):

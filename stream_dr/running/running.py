@@ -39,7 +39,7 @@ from stream_dr.running.ingest import Appender
 from stream_dr.running.jobs import Job, Jobs
 from stream_dr.running.model_thread import ModelThread
 from stream_dr.running.recorder import Recorder
-from stream_dr.running.refine import check_can_refine, refine_frozen_and_publish
+from stream_dr.running.refine import check_can_refine, refine_frozen_and_publish, refuse_while_release_served
 from stream_dr.threads import new_thread_pool, shorter_switch_interval
 
 log = logging.getLogger("stream_dr.running")
@@ -267,7 +267,7 @@ class Running:
         """Solve, publish and snapshot a model as it is now.
 
         The model is not solved again if its published projection is refined, or if the projection
-        includes all learned rows.
+        includes all learned rows. If the model serves a release, the release is no longer served.
 
         Raises UnknownModel, ModelFailed, TimeoutError, and NotFitted if the model has no rows or
         its rows have no solution.
@@ -276,6 +276,9 @@ class Running:
         if model.failure is not None:
             raise model.failed_request_error(model.failure)
 
+        if model.served_release is not None:
+            return self._work.submit(self._publish_durably, model, model.end_release).result(timeout)
+
         # Publish and snapshot the model in the thread pool, and wait for the result.
         if model.needs_publishing or not model.snapshot_has_published:
             # Snapshot the model too, so that the projection is not lost if the process is killed.
@@ -283,6 +286,40 @@ class Running:
         if model.published is None or (model.needs_publishing and model.solving.error is not None):
             raise model.unpublished_error()
         return model.published
+
+    def publish_release(self, name: str, release_name: str, timeout: float = 30.0) -> Published:
+        """Publish a release of a model as the newest version, durable on return.
+
+        While it is published, the model goes on learning and publishes nothing else, whatever its
+        policy, until `publish` is called.
+
+        Raises UnknownModel, UnknownRelease, ModelFailed, InsufficientStorage, TimeoutError.
+        """
+        model = self.directory.model(name)
+        if model.failure is not None:
+            raise model.failed_request_error(model.failure)
+        release = self.directory.releases.read(model, release_name)
+        publish = partial(model.publish_release, release.published)
+        published = self._work.submit(self._publish_durably, model, publish).result(timeout)
+
+        # If the release was removed meanwhile, its projection must not stay published.
+        model.withdraw_releases(self.directory.releases.names(model))
+        self.directory.releases.entry(model, release_name)
+        return published
+
+    def _publish_durably(self, model: Model, publish: Callable[[], Published]) -> Published:
+        """Publish a model's projection, and snapshot it.
+
+        publish: method of the model that publishes. Raises InsufficientStorage.
+        """
+        before = model.published
+        published = publish()
+        if published is not before:
+            report_published(self._wake_and_notify, model, published)
+        self._on_models_advanced()
+        if not model.snapshot_has_published:
+            self._models.driver.snapshot_and_trim_log([(model, model.freeze())])
+        return published
 
     def snapshot(self, name: str) -> Job:
         """Write a snapshot of a model in the background.
@@ -304,16 +341,24 @@ class Running:
         """
         model = self.directory.model(name)
         check_can_refine(self.directory, model)
+        refuse_while_release_served(model)
         return self._start_refine(model, tol, max_passes)
 
     def unlearn(
-        self, positions: Sequence[int] = (), ids: Sequence[str | int] = (), key: str | None = None
+        self,
+        positions: Sequence[int] = (),
+        ids: Sequence[str | int] = (),
+        key: str | None = None,
+        drop_releases: bool = False,
     ) -> "Future[Receipt]":
         """Append an event that removes learned rows from all models.
+
+        Call `releases_of_unlearned` with the receipt's position when the future is done.
 
         positions: positions of events whose rows are all removed.
         ids: ids of rows to remove. The log is read to find them.
         key: idempotency key. A second request with the same key changes nothing.
+        drop_releases: True to delete the releases that hold the rows, in the same transaction.
 
         Raises InvalidParameter, HistoryGone, DirectoryMissing.
         """
@@ -321,8 +366,27 @@ class Running:
         # If the request was already appended, the log need not be searched for the rows again.
         known = key is not None and self.directory.log.find_key(key) is not None
         removal = {} if known else self.directory.history.parse_named_removal(positions, ids)
-        request = canonical_json({"positions": sorted(positions), "ids": sorted(ids)}).encode()
-        return self.submit(unlearn_draft(removal, key, request))
+        request = canonical_json({"positions": sorted(positions), "ids": sorted(ids), "drop": drop_releases}).encode()
+        return self.submit(unlearn_draft(removal, key, request, drop_releases))
+
+    def releases_of_unlearned(self, position: int) -> list[JsonDict]:
+        """Return the releases that held the rows of an unlearn event when it was appended.
+
+        If the event dropped them, nothing of them is on disk on return.
+
+        position: position of the event.
+
+        Each release is a dict with the keys "model", "name" and "holds_rows".
+        """
+        answer = self.directory.table.releases_unlearned_at(position)
+        if answer is None:
+            return []
+        if answer["dropped"]:
+            self.directory.erase_dropped_releases()
+            # A model that served one of the releases is due to be published.
+            self._on_models_advanced()
+            self._models.wake()
+        return list(answer["releases"])
 
     def job(self, id: str) -> Job:
         """Return the job with this id, or raise UnknownJob."""
@@ -410,6 +474,7 @@ class Running:
         """
         try:
             check_can_refine(self.directory, model)
+            refuse_while_release_served(model)
         except StreamDRError:
             return False
         return True

@@ -12,7 +12,9 @@ from stream_dr.directory.backup import backup
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.directory.verify import verify
+from stream_dr.models.release import Release
 from stream_dr.models.snapshot import write_snapshot_if_needed
+from stream_dr.models.snapshot_file import read_file
 from stream_dr.running.advance import backfill
 from tests.support.batches import SMALL, dense, opened, put
 from tests.support.forked import run_forked
@@ -22,6 +24,7 @@ Y = ["abc"[i % 3] for i in range(40)]
 
 STEPS = ("put", "snapshot", "put", "snapshot", "unlearn", "snapshot", "put", "snapshot", "forget", "drop")
 STEPS = (*STEPS, "saved", "snapshot", "backup", "delete", "put")
+STEPS = (*STEPS, "release", "release", "go back", "backup", "put", "remove release", "release", "erase releases", "put")
 """Each kind of step, in an order in which each has something to do."""
 
 POINTS = {
@@ -29,6 +32,7 @@ POINTS = {
     "snapshot": ("snapshot.tmp", "snapshot.rename", "snapshot.dir_fsync", "snapshot.noted"),
     "retention": ("log.rewrite", "log.rewritten", "log.erased", "log.drop", "log.dropped"),
     "saved": ("models.reserved", "models.begun", "models.before_commit", "models.after_commit"),
+    "release": ("releases.written", "releases.added", "releases.removed", "releases.erasing"),
     "delete": ("models.removing", "models.removed"),
     "backup": ("backup.log", "backup.copied", "backup.rename", "backup.dir_fsync"),
 }
@@ -37,13 +41,10 @@ POINTS = {
 
 def step(directory: Directory, what: str, seed: int) -> None:
     """One step; with nothing to do, none."""
-    models = list(directory.models.values())
     if what == "put":
         put(directory, dense(seed))
     elif what == "snapshot":
-        backfill(directory, models, directory.position)
-        for model in models:
-            write_snapshot_if_needed(model, model.freeze(), directory.path)
+        snapshot(directory)
     elif what == "unlearn":
         for event in directory.log.read(directory.log.first - 1, limit=1):
             if event.kind == "rows" and event.rows > 2:
@@ -56,10 +57,43 @@ def step(directory: Directory, what: str, seed: int) -> None:
         directory.add_saved("saved", LDA().fit(X, Y))
     elif what == "delete" and "saved" in directory.models:
         directory.remove_model("saved")
+    elif what == "release":
+        released(directory)
+    elif what == "go back":
+        directory.models["m"].publish_release(released(directory).published)
+        snapshot(directory)
+    elif what == "remove release":
+        model = directory.models["m"]
+        for entry in directory.releases.entries(model):
+            if entry.name != model.served_release:
+                directory.releases.delete(model, entry.name)
+    elif what == "erase releases":
+        newest = [e for e in directory.log.read(directory.log.first - 1) if e.kind == "rows" and e.rows > 2][-1:]
+        for event in newest:
+            directory.append([unlearn_draft({event.position: [seed % 4]}, drop_releases=True)])
+            directory.erase_dropped_releases()
     elif what == "backup":
         target = directory.path.with_name("copy")
         shutil.rmtree(target, ignore_errors=True)
         backup(directory.path, target)
+
+
+def snapshot(directory: Directory) -> None:
+    """Let all models learn the log, and snapshot them."""
+    models = list(directory.models.values())
+    backfill(directory, models, directory.position)
+    for model in models:
+        write_snapshot_if_needed(model, model.freeze(), directory.path)
+
+
+def released(directory: Directory) -> Release:
+    """A release of what the model publishes, or of its present state."""
+    snapshot(directory)
+    model = directory.models["m"]
+    if model.served_release is None:
+        model.publish(model.freeze())
+    entry, _ = directory.releases.create(model, f"r{model.published_version}")
+    return directory.releases.read(model, entry.name)
 
 
 def live(path: Path, steps: Sequence[str], seed: int, log: Path) -> None:
@@ -94,6 +128,7 @@ def check(path: Path, told: str) -> None:
         if told:
             _, position, rows = map(int, told.splitlines()[-1].split())
             assert (directory.position, directory.rows) >= (position, rows)
+        check_releases(directory)
         assert directory.retention.erase_unlearned_rows() >= 0
         backfill(directory, list(directory.models.values()), directory.position)
         assert all(model.failure is None for model in directory.models.values())
@@ -106,3 +141,17 @@ def check(path: Path, told: str) -> None:
         shutil.rmtree(copy)
     backup(path, copy)
     assert not copy.with_name("copy.tmp").exists()
+
+
+def check_releases(directory: Directory) -> None:
+    """Raise AssertionError unless all of each release is there, or none."""
+    assert directory.releases.files_without_entry() == []
+    for model in directory.models.values():
+        names = directory.releases.names(model)
+        for entry in directory.releases.entries(model):
+            assert directory.releases.read(model, entry.name).published.version == entry.version
+        assert model.served_release is None or model.served_release in names
+        for path in (directory.path / "snapshots").glob(f"{model.name}.{model.id}/*.safetensors"):
+            _, metadata = read_file(path)
+            release = metadata.get("published", {}).get("release")
+            assert release is None or release in names, (path, release)

@@ -49,7 +49,7 @@ def test_figures_are_of_what_is_published_and_the_newest_rows(tmp_path: Path) ->
     with opened(tmp_path) as directory:
         model = directory.model("lda")
         blocks = [block for _, block in directory.history.events()]
-        z = np.vstack([transform(model, block, directory.schema).z for block in blocks])
+        z = np.vstack([transform(directory.releases.served(model), block).z for block in blocks])
         labels = [label for block in blocks for label in block.y.targets_by_row()]
         shown = draw_directory_figure(directory, "projection", model, FigureOptions(rows=58))
         drawn = {t.name: t for t in shown.data if t.name != "class means"}

@@ -157,7 +157,7 @@ def test_two_removals_at_once_leave_a_model_made_in_between_alone(tmp_path: Path
         def slowly(name: str) -> Any:
             """As if another thread removed the model, and made it anew, before this one has the lock."""
             directory.model = lookup  # type: ignore[method-assign]
-            if not directory.append_lock.locked():
+            if not directory.retention.append_lock.locked():
                 directory.remove_model(name)
                 directory.add_model(name, "class_means", {})
                 return old

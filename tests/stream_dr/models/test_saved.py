@@ -49,7 +49,7 @@ def again(directory: Directory, copy: Path) -> Directory:
 
 
 def projected(directory: Directory, name: str = "m") -> np.ndarray:
-    return stream_dr.transform(directory.model(name), Block(X), directory.schema).z
+    return stream_dr.transform(directory.releases.served(directory.model(name)), Block(X)).z
 
 
 @pytest.mark.parametrize(

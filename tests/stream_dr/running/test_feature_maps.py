@@ -41,7 +41,7 @@ def test_a_model_comes_back_with_its_state_and_its_published_projection(name: st
         learn(directory, model, 0, 1)
         published = model.publish(model.freeze())
         write_snapshot_if_needed(model, model.freeze(), directory.path)
-        answered = transform(model, dense(9), directory.schema)
+        answered = transform(directory.releases.served(model), dense(9))
         told = export_projection(model)
         assert told.to_safetensors()
         assert told.to_arrow()
@@ -51,7 +51,7 @@ def test_a_model_comes_back_with_its_state_and_its_published_projection(name: st
         model = directory.model("m")
         assert model.published is not None
         assert model.published.projection.kind == published.projection.kind
-        assert np.array_equal(transform(model, dense(9), directory.schema).z, answered.z)
+        assert np.array_equal(transform(directory.releases.served(model), dense(9)).z, answered.z)
         again = export_projection(model)
         assert again.metadata == told.metadata
         assert {n: a.tobytes() for n, a in again.arrays.items()} == {n: a.tobytes() for n, a in told.arrays.items()}

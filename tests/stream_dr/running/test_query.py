@@ -40,7 +40,7 @@ def trained(path: Path, *blocks: object, key: str = "class_means") -> Directory:
 def test_answers_in_json_and_arrow(tmp_path: Path) -> None:
     rows = dense(9, 5, ids=[f"r{i}" for i in range(5)])
     with trained(tmp_path, dense(0), dense(1)) as directory:
-        answer = transform(directory.model("m"), rows, directory.schema)
+        answer = transform(directory.releases.served(directory.model("m")), rows)
     told = answer.to_json()
     assert list(told) == ["model", "version", "position", "solution", "unseen", "z", "id"]
     assert (told["model"], told["version"], told["position"], told["solution"]) == ("m", 1, 1, "exact")
@@ -54,7 +54,7 @@ def test_answers_in_json_and_arrow(tmp_path: Path) -> None:
 def test_predicted_labels_may_be_unsigned_integers(tmp_path: Path) -> None:
     labels = [2**63 + 5, 7]
     with trained(tmp_path, Block(np.eye(2) * 9.0, class_targets(np.array(labels, dtype=np.uint64)))) as directory:
-        answer = predict(directory.model("m"), Block(np.eye(2) * 9.0), directory.schema)
+        answer = predict(directory.releases.served(directory.model("m")), Block(np.eye(2) * 9.0))
     assert answer.to_json()["predicted"] == labels
     assert read_arrow(answer.to_arrow())[0].column("label").to_pylist() == labels
 
@@ -64,10 +64,10 @@ def test_columns_by_name_in_any_order(tmp_path: Path) -> None:
         model, rows = directory.model("m"), dense(9, 5, names=NAMES)
         turned = rows._replace(X=np.ascontiguousarray(rows.X[:, ::-1]), names=NAMES[::-1])
         np.testing.assert_array_equal(
-            transform(model, turned, directory.schema).z, transform(model, rows, directory.schema).z
+            transform(directory.releases.served(model), turned).z, transform(directory.releases.served(model), rows).z
         )
         with pytest.raises(errors.SchemaMismatch):
-            transform(model, rows._replace(names=("a", "b", "c", "x")), directory.schema)
+            transform(directory.releases.served(model), rows._replace(names=("a", "b", "c", "x")))
 
 
 def test_learning_by_name_in_any_order(tmp_path: Path) -> None:
@@ -82,12 +82,12 @@ def test_learning_by_name_in_any_order(tmp_path: Path) -> None:
 
 def test_what_is_refused(tmp_path: Path) -> None:
     with opened(tmp_path / "a", m=("class_means", {})) as directory, pytest.raises(errors.NotFitted):
-        transform(directory.model("m"), dense(0), directory.schema)
+        transform(directory.releases.served(directory.model("m")), dense(0))
     with trained(tmp_path / "b", dense(0)) as directory:
         with pytest.raises(errors.WidthMismatch):
-            transform(directory.model("m"), dense(0, features=3), directory.schema)
+            transform(directory.releases.served(directory.model("m")), dense(0, features=3))
         with pytest.raises(errors.NotFinite):
-            transform(directory.model("m"), dense(0)._replace(X=np.full((2, 4), np.nan)), directory.schema)
+            transform(directory.releases.served(directory.model("m")), dense(0)._replace(X=np.full((2, 4), np.nan)))
 
 
 @pytest.mark.parametrize(("rows", "layout"), [(dense(0), "dense"), (sparse(0), "sparse")], ids=["dense", "sparse"])
@@ -95,13 +95,13 @@ def test_names_are_refused_where_the_stream_has_none(tmp_path: Path, rows: Block
     with trained(tmp_path, rows, key="opls" if layout == "sparse" else "class_means") as directory:
         says = rf"names \(a, b, c, d …\); .* {layout} rows without names. Send"
         with pytest.raises(errors.SchemaMismatch, match=says):
-            transform(directory.model("m"), dense(9, names=NAMES), directory.schema)
+            transform(directory.releases.served(directory.model("m")), dense(9, names=NAMES))
 
 
 def test_rows_without_names_are_taken_by_place_on_a_named_stream(tmp_path: Path) -> None:
     with trained(tmp_path, dense(0, names=NAMES)) as directory:
         by_place, by_name = dense(9), dense(9, names=NAMES)
-        a, b = (transform(directory.model("m"), block, directory.schema).z for block in (by_place, by_name))
+        a, b = (transform(directory.releases.served(directory.model("m")), block).z for block in (by_place, by_name))
     np.testing.assert_array_equal(a, b)
 
 
@@ -110,25 +110,25 @@ def test_no_rows_are_projected_to_no_rows_in_any_layout(tmp_path: Path) -> None:
     with trained(tmp_path / "dense", dense(0)) as directory:
         model = directory.model("m")
         for block in (nothing, dense(0)._replace(X=np.empty((0, 4)), y=None)):
-            answer = transform(model, block, directory.schema)
+            answer = transform(directory.releases.served(model), block)
             assert answer.z.shape == (0, model.published.projection.n_components)  # type: ignore[union-attr]
             assert read_arrow(answer.to_arrow())[0].num_rows == 0
         with pytest.raises(errors.WidthMismatch):
-            transform(model, dense(0)._replace(X=np.empty((0, 3)), y=None), directory.schema)
+            transform(directory.releases.served(model), dense(0)._replace(X=np.empty((0, 3)), y=None))
     with trained(tmp_path / "named", dense(0, names=NAMES)) as directory:
-        assert len(transform(directory.model("m"), nothing, directory.schema).z) == 0
+        assert len(transform(directory.releases.served(directory.model("m")), nothing).z) == 0
     with trained(tmp_path / "sparse", sparse(0, 40), key="opls") as directory:
-        assert len(transform(directory.model("m"), nothing, directory.schema).z) == 0
+        assert len(transform(directory.releases.served(directory.model("m")), nothing).z) == 0
 
 
 def test_unseen_entries_are_counted_and_contribute_nothing(tmp_path: Path) -> None:
     with trained(tmp_path, sparse(0, 40), key="opls") as directory:
         model, wide = directory.model("m"), sparse(1, 10, features=200)
-        answer = transform(model, wide, directory.schema)
+        answer = transform(directory.releases.served(model), wide)
         d = directory.schema.features
         assert answer.unseen == np.count_nonzero(wide.X.indices >= d) > 0
         cut = wide._replace(X=wide.X[:, :d])
-        np.testing.assert_allclose(answer.z, transform(model, cut, directory.schema).z)
+        np.testing.assert_allclose(answer.z, transform(directory.releases.served(model), cut).z)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
@@ -140,7 +140,7 @@ def test_a_file_of_projected_rows(tmp_path: Path, suffix: str, sparse_rows: bool
     with trained(tmp_path / "d", *blocks, key="opls") as directory:
         done: list[int] = []
         assert project(directory, directory.model("m"), open_dataset(folder), out, done.append) == (80, 0)
-        z = np.vstack([transform(directory.model("m"), b, directory.schema).z for b in blocks])
+        z = np.vstack([transform(directory.releases.served(directory.model("m")), b).z for b in blocks])
     found = pq.read_table(out) if suffix == ".parquet" else pa.ipc.open_file(out).read_all()
     assert found.column_names == ["labels" if sparse_rows else "label", *(f"z{i}" for i in range(z.shape[1]))]
     np.testing.assert_array_equal(np.column_stack([found.column(f"z{i}") for i in range(z.shape[1])]), z)
@@ -229,9 +229,9 @@ def test_why_a_model_with_rows_has_no_projection(tmp_path: Path) -> None:
     wide = block_from_json({"rows": rows})
     empty, full = opened(tmp_path / "empty", m=("pca", {})), trained(tmp_path / "d", wide, key="pca")
     with empty, pytest.raises(errors.NotFitted, match="learned no row"):
-        transform(empty.model("m"), wide, empty.schema)
+        transform(empty.releases.served(empty.model("m")), wide)
     with full, pytest.raises(errors.NeedsRefine, match="no projection of its 60 rows"):
-        transform(full.model("m"), wide, full.schema)
+        transform(full.releases.served(full.model("m")), wide)
     with ShardWriter(tmp_path / "s") as writer:
         writer.write(wide)
     folder = tmp_path / "s"
@@ -245,24 +245,24 @@ def test_a_model_that_is_behind_the_log_says_so(tmp_path: Path) -> None:
     with opened(tmp_path) as directory:
         model, ill = directory.model("m"), directory.model("ill")
         with pytest.raises(errors.CatchingUp, match="up to position -1 of 1"):
-            transform(model, dense(2), directory.schema)
+            transform(directory.releases.served(model), dense(2))
         backfill(directory, [model], 1)
         with pytest.raises(errors.CatchingUp, match="not solved yet for its 40 rows"):
-            transform(model, dense(2), directory.schema)
+            transform(directory.releases.served(model), dense(2))
         for policy, says in (
             (PublishPolicy(rows=None, seconds=None, idle=False), "on demand only"),
             (PublishPolicy(rows=500, seconds=900.0, idle=False), "after 500 rows or after 900 seconds"),
         ):
             model.policy = policy
             with pytest.raises(errors.NotFitted, match=f"{says}.: POST /models/m/publish") as told:
-                transform(model, dense(2), directory.schema)
+                transform(directory.releases.served(model), dense(2))
             assert not isinstance(told.value, errors.CatchingUp)
         live, _ = directory.add_model("live", "class_means", {}, "now")
         with pytest.raises(errors.NotFitted, match="learned no row"):
-            transform(live, dense(2), directory.schema)
+            transform(directory.releases.served(live), dense(2))
         put(directory, dense(3))
         with pytest.raises(errors.CatchingUp, match="up to position 1 of 2"):
-            transform(live, dense(2), directory.schema)
+            transform(directory.releases.served(live), dense(2))
         ill.mark_failed_by_error(0, errors.HistoryGone("gone"))
         with pytest.raises(errors.ModelFailed, match="failed at position 0"):
-            transform(ill, dense(2), directory.schema)
+            transform(directory.releases.served(ill), dense(2))

@@ -179,7 +179,7 @@ def test_on_demand_publishes_nothing_by_itself(tmp_path: Path) -> None:
         eventually(lambda: model.position == 0)
         assert_stays(lambda: model.published is None, 0.2)
         with pytest.raises(errors.NotFitted):
-            transform(model, dense(1), run.directory.schema)
+            transform(run.directory.releases.served(model), dense(1))
         assert run.publish("cm").position == 0
         run.submit(draft(dense(1))).result(WAIT)
         eventually(lambda: model.position == 1)
@@ -318,7 +318,7 @@ def test_a_batch_that_could_not_be_appended_is_let_go(
 
 def test_waiting_bodies_are_bounded(tmp_path: Path) -> None:
     with running(tmp_path, SMALL._replace(max_queue_bytes=3000)) as run:
-        held = run.directory.append_lock
+        held = run.directory.retention.append_lock
         with held:
             with pytest.raises(errors.Overloaded) as told:
                 deque((run.submit(draft(dense(i))) for i in range(50)), maxlen=0)
@@ -511,13 +511,13 @@ def test_readers_hold_what_they_took(tmp_path: Path) -> None:
         run.submit(draft(dense(0))).result(WAIT)
         assert run.wait_until_all_include(0, WAIT)
         rows = dense(50)
-        first = transform(model, rows, run.directory.schema)
+        first = transform(run.directory.releases.served(model), rows)
         held = model.published
         assert held is not None
         run.submit(draft(dense(1))).result(WAIT)
         assert run.wait_until_all_include(1, WAIT)
         np.testing.assert_array_equal(held.projection.apply(rows.X), first.z)
-        assert transform(model, rows, run.directory.schema).version > first.version
+        assert transform(run.directory.releases.served(model), rows).version > first.version
 
 
 def test_what_was_published_after_the_last_snapshot_is_there_after_a_restart(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_a_table_is_learned_kept_and_recovered_to_the_bit(tmp_path: Path) -> Non
         model.publish(model.freeze())
         straight, Z = (
             state_sha256(model.accumulator.freeze()),
-            transform(model, block_from_json(people(9)), directory.schema),
+            transform(directory.releases.served(model), block_from_json(people(9))),
         )
         assert directory.schema.layout == "table"
         assert directory.schema.kinds == ("text", "number", "number", "date")
@@ -93,10 +93,10 @@ def test_a_table_is_learned_kept_and_recovered_to_the_bit(tmp_path: Path) -> Non
         model = learn(directory)
         assert state_sha256(model.accumulator.freeze()) == straight
         model.publish(model.freeze())
-        again = transform(model, block_from_arrow(arrow(people(9))), directory.schema)
+        again = transform(directory.releases.served(model), block_from_arrow(arrow(people(9))))
         assert np.array_equal(again.z, Z.z)
         assert again.ids == people(9)["ids"]
-        assert predict(model, block_from_json(people(9)), directory.schema).predicted == people(9)["labels"]
+        assert predict(directory.releases.served(model), block_from_json(people(9))).predicted == people(9)["labels"]
         told = export_projection(model)
         assert "sex=female" in json.loads(told.metadata["columns"])
         assert told.to_arrow()
@@ -111,13 +111,13 @@ def test_later_rows_are_read_as_what_the_columns_are_or_refused_whole(tmp_path: 
         one = people(1, 1)["rows"][0]
 
         def z(**changes: Any) -> Any:
-            return transform(model, block_from_json({"rows": [{**one, **changes}]}), directory.schema)
+            return transform(directory.releases.served(model), block_from_json({"rows": [{**one, **changes}]}))
 
         assert np.array_equal(z(age="41").z, z(age=41).z)
         assert z(sex="never").unseen == 1
         assert z(new=3).unseen == 1
         gone = {"rows": [{k: v for k, v in one.items() if k != "age"}]}
-        lacking = transform(model, block_from_json(gone), directory.schema)
+        lacking = transform(directory.releases.served(model), block_from_json(gone))
         assert np.array_equal(lacking.z, z(age=None).z)
         assert lacking.to_json()["columns_missing"] == ["age"]
         assert lacking.to_arrow()
@@ -130,7 +130,7 @@ def test_later_rows_are_read_as_what_the_columns_are_or_refused_whole(tmp_path: 
         with pytest.raises(SchemaMismatch, match="columns have no names of their own"):
             append(directory, sent({"rows": [[1.0, 2.0]], "labels": [True]}))
         with pytest.raises(SchemaMismatch, match="columns have no names of their own"):
-            transform(model, block_from_json({"rows": [[1.0] * len(one)]}), directory.schema)
+            transform(directory.releases.served(model), block_from_json({"rows": [[1.0] * len(one)]}))
         append(directory, sent({"rows": [{"age": 3, "sex": 1999, "born": None}], "labels": [True]}))
         assert learn(directory).rows == 31
 
@@ -146,9 +146,9 @@ def test_vectors_stand_beside_categories_in_json_and_arrow(tmp_path: Path) -> No
         model = learn(directory)
         assert model.rows == 10
         model.publish(model.freeze())
-        z = transform(model, block_from_json({"rows": [rows[3]]}), directory.schema).z
+        z = transform(directory.releases.served(model), block_from_json({"rows": [rows[3]]})).z
         places = {"v0": 0.0, "v1": 2.0, "sort": "b"}
-        assert np.array_equal(transform(model, block_from_json({"rows": [places]}), directory.schema).z, z)
+        assert np.array_equal(transform(directory.releases.served(model), block_from_json({"rows": [places]})).z, z)
         for wrong in ([1.0, 2.0, 3.0], []):
             given = {"rows": [rows[0], {"v": wrong, "sort": "a"}], "labels": ["x", "y"]}
             with pytest.raises(InvalidRows, match=f"column 'v' has {len(wrong)} numbers in row 1 and 2 in row 0"):
@@ -166,7 +166,7 @@ def test_texts_of_true_and_false_are_booleans_where_the_column_is_of_booleans(tm
 
         def z(member: object) -> Any:
             told = {"rows": [{**body["rows"][1], "member": member}]}
-            return transform(model, block_from_json(told), directory.schema).z
+            return transform(directory.releases.served(model), block_from_json(told)).z
 
         assert not np.allclose(z(True), z(False))
         for texts, value in ((("true", "True", " TRUE ", "1"), True), (("false", "False", "0"), False)):
@@ -247,7 +247,7 @@ def test_texts_are_posted_as_strings(tmp_path: Path) -> None:
         model = learn(directory)
         model.publish(model.freeze())
         later = block_from_arrow(pa.record_batch({"text": ["much wind", None]}))
-        assert predict(model, later, directory.schema).predicted[0] == "w"
+        assert predict(directory.releases.served(model), later).predicted[0] == "w"
         with pytest.raises(SchemaMismatch):
             directory.add_model("plain", "lda", {})
 

@@ -1,0 +1,170 @@
+"""Follower: a service's projection that answers in another process.
+
+The process gets the file of a release from the service, and asks again from time to time. It
+applies the projection as the service does, so the results have the same bits.
+"""
+
+import math
+import threading
+import time
+from contextlib import closing
+from functools import partial
+from typing import Any, NamedTuple
+
+from threadpoolctl import ThreadpoolController
+
+from stream_dr import errors
+from stream_dr.batch.block import Block
+from stream_dr.client.client import model_path
+from stream_dr.client.connection import Connection, error_from_response
+from stream_dr.client.payloads import ServedArray, arrow_stream_bytes, prediction_array, sendable_rows
+from stream_dr.directory.draft import parse_rows
+from stream_dr.models.release import Release, read_release
+from stream_dr.running.predict import predict
+from stream_dr.running.query import transform
+
+TIMEOUT_SECONDS = 5.0
+"""Maximum number of seconds that a request to the service waits for the network."""
+
+GONE = (errors.UnknownModel, errors.UnknownRelease)
+"""Answers after which a follower must not go on: somebody has deleted the model or the release."""
+
+
+class _Fetched(NamedTuple):
+    """A release, and the tag by which the service recognises it."""
+
+    release: Release
+    etag: str
+
+
+class Follower:
+    """Projection of a service, kept in this process. Made by `follow`.
+
+    Threads may share a follower.
+
+    Parameters
+    ----------
+    url, model, release, seconds, token
+        Parameters of `follow`.
+
+    Attributes
+    ----------
+    error : StreamDRError or None
+        Why the last request to the service has failed. None if it has not.
+    """
+
+    def __init__(self, url: str, model: str, release: str | None, seconds: float, token: str | None) -> None:
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+            raise errors.InvalidParameter(f"seconds={seconds!r}; give the least time between two requests, 0 or more.")
+        self._new_connection = partial(Connection, url, token, TIMEOUT_SECONDS, retries=0)
+        self._path = f"{model_path(model)}/projection"
+        self._query = {"form": "release"} | ({} if release is None else {"release": release})
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        # The service multiplies matrices with one thread. More threads may round differently.
+        self._blas = ThreadpoolController()
+
+        self.error: errors.StreamDRError | None = None
+        self._asked_at = -math.inf
+        self._confirmed_at = -math.inf
+        self._fetched = self._fetch(None)
+
+    def transform(self, X: Any) -> ServedArray:
+        """Project rows X (rows, features), as `Client.transform` does.
+
+        Raises UnknownModel or UnknownRelease if the service says that it has none. Other failures
+        of the service are ignored, and stored in `error`.
+        """
+        release, block = self._release_and_rows(X)
+        with self._blas.limit(limits=1):
+            result = transform(release, block)
+        return ServedArray.from_response(result.z, vars(result))
+
+    def predict(self, X: Any) -> ServedArray:
+        """Predict the targets of rows X (rows, features), as `Client.predict` does.
+
+        Raises CannotPredict, and the errors of `transform`.
+        """
+        release, block = self._release_and_rows(X)
+        with self._blas.limit(limits=1):
+            response = predict(release, block).to_json()
+        return ServedArray.from_response(prediction_array(response), response)
+
+    @property
+    def age(self) -> float:
+        """Seconds since the service has last said that the projection is the newest."""
+        return time.monotonic() - self._confirmed_at
+
+    def _release_and_rows(self, X: Any) -> tuple[Release, Block]:
+        """Return the current release, and rows X as the service would read them."""
+        rows, names = sendable_rows(X)
+        release = self._current()
+        body = arrow_stream_bytes(Block(rows, names=names))
+        return release, parse_rows(body, "arrow", None, release.schema.names or ())
+
+    def _current(self) -> Release:
+        """Return the release, after asking the service for a newer one if it is time."""
+        is_due = time.monotonic() - self._asked_at >= self._seconds
+        # While another thread asks, go on with the release that is there.
+        if is_due and self._lock.acquire(blocking=False):
+            try:
+                self._fetched = self._fetch(self._fetched)
+                self.error = None
+            except errors.StreamDRError as e:
+                self.error = errors.remove_stack_frames(e)
+            finally:
+                self._lock.release()
+        if isinstance(self.error, GONE):
+            raise self.error
+        return self._fetched.release
+
+    def _fetch(self, known: _Fetched | None) -> _Fetched:
+        """Return the service's release, or `known` if it is still the newest."""
+        self._asked_at = time.monotonic()
+        headers = {} if known is None else {"If-None-Match": known.etag}
+        with closing(self._new_connection()) as service:
+            response = service.get_without_retries(self._path, params=self._query, headers=headers)
+        if known is None or response.status_code != 304:
+            if not response.is_success:
+                raise error_from_response(response)
+            known = _Fetched(read_release(response.content), response.headers["etag"])
+        self._confirmed_at = self._asked_at
+        return known
+
+
+def follow(
+    url: str, model: str, release: str | None = None, *, seconds: float = 10.0, token: str | None = None
+) -> Follower:
+    """Return a copy of a model's projection that answers in this process.
+
+    The copy has the methods `transform` and `predict`, whose results equal those of the service bit
+    for bit on the same kind of machine. It takes a new version of the projection as a whole. While
+    the service is away, it keeps the last one, and `age` says how old it is.
+
+    Parameters
+    ----------
+    url : str
+        Address of the service.
+    model : str
+        Name of the model.
+    release : str or None
+        Name of a release of the model. None follows what the model publishes.
+    seconds : float
+        Least time between two requests to the service, in seconds. A request is sent only if
+        `transform` or `predict` is called.
+    token : str or None
+        Bearer token, if the service requires one.
+
+    Raises RemoteError if the service does not answer now, UnknownModel, UnknownRelease, NotFitted.
+
+    Examples
+    --------
+    >>> import stream_dr
+    >>> X = [[1.0, 2.0], [3.0, 1.0], [2.0, 2.0], [4.0, 0.0]]
+    >>> with stream_dr.Client(url) as client:  # a running service, as "http://127.0.0.1:8000"
+    ...     _ = client.put_model("lda", "lda")
+    ...     _ = client.partial_fit(X, ["a", "b", "a", "b"], key="first", wait=True)
+    >>> stream_dr.follow(url, "lda").predict(X[:1]).tolist()
+    ['a']
+    """
+    return Follower(url, model, release, seconds, token)
