@@ -123,10 +123,11 @@ class BlockSolve(NamedTuple):
         """
         if features is None:
             features = len(self.directions)
+        # k right-hand sides are replaced by r0 columns. Their residual has a basis of r columns.
         r0, k = shape_of_checked_matrix(self, "expand")
         r = shape_of_checked_matrix(self, "basis")[1]
-        searched = shape_of_checked_matrix(self, "directions")[1]
-        check_dtype_and_shapes(self, np.float64, solution=(features, r0), directions=(features, searched))
+        n_directions = shape_of_checked_matrix(self, "directions")[1]
+        check_dtype_and_shapes(self, np.float64, solution=(features, r0), directions=(features, n_directions))
         check_dtype_and_shapes(self, np.float64, basis=(features, r), coefficients=(r, r0), expand=(r0, k))
         check_finite_arrays(self, "solution", "directions", "basis", "coefficients", "expand")
         check_at_least(self, 0.0, "size", "noise", "largest", "steps")
@@ -193,18 +194,22 @@ def advance_linear_solve(state: BlockSolve, matrix_times_directions: np.ndarray)
     if state.directions.shape[1] == 0:
         return state
 
-    # Compute how far the solution moves along each search direction (`step`).
-    # Then compute the factors of the new residual: right-hand sides minus matrix times solution.
+    # The old residual (right-hand sides minus A times solution) is Q C, with Q = `state.basis` and
+    # C = `state.coefficients`. With the search directions P, the solution changes by P step C.
+    # step = (PᵀAP)⁻¹ PᵀQ (`inverse` is (PᵀAP)⁻¹) makes the new residual orthogonal to P.
     inverse, largest = _directions_pseudo_inverse(state.directions, matrix_times_directions, state.largest)
     step = inverse @ (state.directions.T @ state.basis)
-    # The residual has no name here, so that its array is freed as soon as it is decomposed.
+
+    # The new residual is (Q − A P step) C. Its first factor has no name here, so that the array is
+    # freed as soon as it is decomposed.
     noise = state.noise * state.size
     basis, coefficients = _orthonormalise_residual(
         state.basis - matrix_times_directions @ step, state.coefficients, noise
     )
 
-    # Make the new search directions from the columns of the residual.
-    # Unless this step used a guess, make the new directions conjugate to the old directions.
+    # The new search directions P' are made from the new residual's basis.
+    # They are conjugate to the old directions (P'ᵀAP = 0). Only after a step along the caller's
+    # guess they are not, because conjugate gradient starts after this step.
     conjugate = basis
     if not state.guessing:
         shares = inverse @ (matrix_times_directions.T @ basis)
@@ -257,6 +262,7 @@ def second_stage_components(
     """
     if expansion is None:
         expansion = np.eye(right_sides.shape[1])
+    # `small` is W1ᵀ B. It is symmetric up to rounding errors, so only its symmetric part is used.
     small = expansion.T @ (first_stage_solution.T @ right_sides)
     values, vectors = np.linalg.eigh((small + small.T) / 2)
     values = values[::-1]
@@ -324,8 +330,9 @@ def _orthonormalise_residual(
     second_factor: (r0, k), second factor of the residual.
     noise_norm: norm up to which a singular value is rounding error.
     """
-    basis, turn = tall_qr(first_factor)
-    second_factor = turn @ second_factor
+    # If no singular value of the residual is rounding error, nothing is dropped.
+    basis, triangular = tall_qr(first_factor)
+    second_factor = triangular @ second_factor
     if singular_values(second_factor).min(initial=np.inf) > noise_norm:
         return basis, second_factor
 

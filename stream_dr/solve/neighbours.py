@@ -329,8 +329,9 @@ def as_landmarks(rows: Rows) -> SampledLandmarks:
 
     rows: (r, features), the sampled rows, dense or CSR.
     """
-    # `same` is the squared distance up to which a row counts as equal to a landmark.
-    # The distance is not 0, because a feature map may return one row with different last digits.
+    # `same` is the squared distance up to which a row counts as equal to a landmark. It is not 0,
+    # because a feature map may return one row with different last digits. It is a tiny share of
+    # the mean squared distance of the landmarks from their medians.
     if not rows.shape[0]:
         medians = np.zeros(rows.shape[1])
         same = 0.0
@@ -382,13 +383,14 @@ def place_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, place_o
     """
     X = fit_sparse_width(X, landmarks.width)
     check_n_features(X.shape[1], landmarks.width)
+    # Without landmarks, all coordinates are 0. Without components, there are none.
     out = np.zeros((X.shape[0], places.shape[1]))
     if not places.size:
         return out
 
+    # `landmarks.middle` (features,) is subtracted from sparse rows, for accurate distances.
+    # `landmarks.same` is the squared distance up to which a row equals a landmark.
     for part, squared in squared_distance_chunks(X, landmarks.rows, landmarks.middle):
-        # A new row that equals its nearest landmark gets the landmark's coordinates.
-        # The function `place_other_rows` computes the coordinates of all other new rows.
         closest = squared.argmin(axis=1)
         same = squared[np.arange(len(closest)), closest] <= landmarks.same
         chunk = places[closest]
@@ -521,6 +523,8 @@ def _find_edges(
     include_self: True to count a row as one of its own neighbours.
     radius: largest distance of neighbours, or None.
     """
+    # Either all rows have one radius, or a row's radius is the distance of its k-th neighbour.
+    # RADIUS_SLACK, just above 1, keeps this neighbour within the radius despite rounding errors.
     r = rows.shape[0]
     if radius is not None:
         starts, ends = landmark_index_pairs_within(rows, radius)

@@ -69,6 +69,7 @@ def pls_rotations(
         # Set a row of S (summed feature-target products) to zero if the row is rounding error.
         # The first left singular vector of S is the direction of largest covariance.
         S[np.linalg.norm(S, axis=1) <= cross_sum_noise] = 0.0
+        # Its singular value (`sigma`, 0 if S is zero) is this component's covariance.
         left, values = left_singular_pairs(S)
         sigma = float(values[:1].sum())
         if sigma <= _SMALLEST * max([sigma, *sizes]):

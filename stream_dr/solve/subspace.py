@@ -159,6 +159,8 @@ def relative_subspace_residual(state: Subspace, solution_coefficients: np.ndarra
         if state.directions.shape[1]:
             return 1.0
         return 0.0
+
+    # `image` (features, p) is Cxx X, because `state.images` (features, m) is Cxx V.
     image = state.images @ np.linalg.qr(solution_coefficients)[0]
     size = float(np.linalg.norm(image))
     if size:
@@ -175,6 +177,7 @@ def orthonormal_outside_basis(columns: np.ndarray, basis: np.ndarray) -> np.ndar
     columns: (features, k), k columns.
     basis: (features, m), m orthonormal vectors.
     """
+    # Scale the columns to length 1, so that _NOISE is a relative size. Columns of zeros are dropped.
     size = np.linalg.norm(columns, axis=0)
     rest: np.ndarray = columns[:, size > 0] / size[size > 0]
 
@@ -239,12 +242,13 @@ class ScatterProduct:
         block: block of rows. Sparse rows may have fewer features than `mean`.
         weights: (rows,), weight of each row. None means 1 for each row.
         """
+        # With one thread, there is no thread pool and only one partial product.
         if self._pool is None:
             self._parts[0].add(block, weights)
             return
 
-        # The product is the sum of one partial product per thread.
-        # Add blocks to the partial products in turn. A partial product takes one block at a time.
+        # The product is the sum of one partial product per thread. Blocks are added in turn.
+        # Wait for the last block of this partial product, because it takes one block at a time.
         turn = self._blocks % len(self._parts)
         self._blocks += 1
         self._wait_for_part(turn)
