@@ -161,6 +161,7 @@ def restore(
 
     with ProgressBar("copying", None, "bytes") as bar:
         copy(out, directory, bar.show)
+    # Shards in other folders are no part of a backup, so they may be missing. This is no failure.
     for finding in verify_shards_of_log(directory):
         if finding.error is not None:
             say(f"{finding.what}: {finding.error.code}: {finding.error}")

@@ -143,6 +143,7 @@ class LabelScores:
         self._exact_matches += int((true_label_masks == predicted_label_masks).all(1).sum())
         self._rows += len(true_label_masks)
 
+        # Histograms have BINS bins for scores from −1 to 1. The score 1 belongs to the last bin.
         # Number the bins of all labels consecutively, so that one bincount fills all histograms.
         labels = np.arange(true_label_masks.shape[1])
         levels = ((label_scores + 1.0) * (BINS / 2)).astype(np.int64)
@@ -311,7 +312,8 @@ def _score_on_source(estimator: Estimator, source: Source) -> float:
     rows: list[int] = []
     truth: list[Rows] = []
     predicted: list[Rows] = []
-    # Labels are scored batch by batch. R² needs the numbers of all batches together.
+    # Labels are scored batch by batch, and the accuracies are averaged over the rows.
+    # R² needs the numbers of all batches together.
     # `y.values` has the numbers, and is None if the targets are labels.
     for _, block in source.events():
         if block.y.values is None:
