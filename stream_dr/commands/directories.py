@@ -41,6 +41,11 @@ def inspect(
 
 
 def _print_model(name: str, model: JsonDict) -> None:
+    """Print the state and the version of a model.
+
+    model: description of the model. `stale_rows` is the number of rows that the model has learned
+        since its version was solved.
+    """
     stale = ""
     if model["stale_rows"]:
         stale = f", {model['stale_rows']} stale rows"

@@ -161,6 +161,7 @@ def _fractional_label_options(read_as: ReadOptions, sources: list[Path]) -> Read
 
 
 def _print_id_hint(read_as: ReadOptions, files: dict[Path, "FileSource"]) -> None:
+    """Print a hint if a column looks like ids."""
     column = read_as.likely_id_column(files)
     if column is not None:
         option = shlex.quote(column)
@@ -438,6 +439,7 @@ def _plan_runner(scheduler: str | None, workers: int | None) -> "PlanRunner | No
 def _learn_as_files(
     read_as: ReadOptions, dir: Path, sources: list[Path], specs: ModelSpecs, settings: "ReplaySettings"
 ) -> None:
+    """Learn files that are not shards, as the command `learn` does."""
     files = read_as.open_all_but_shards(sources)
     note = f"{', '.join(map(str, files))} hold no shards; they are learned as `stream-dr learn` does"
     say(f"note: {note}, which has more options for a table's columns.")
@@ -524,6 +526,8 @@ def _write_projected(directory: "Directory", name: str, dataset: Dataset, out: P
 
 
 def _print_repeated_shards(dataset: Dataset) -> None:
+    """Print each shard that has the same bytes as an earlier shard."""
+    # First shard with each checksum.
     first: dict[str, Shard] = {}
     for shard in dataset.shards:
         # `original` is the first shard that has this checksum.

@@ -29,10 +29,10 @@ class _ChainedSources:
     parts: Sequence[Source]
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield the batches with after < number ≤ until, as (number, Block).
+        """Yield batches as pairs (number, Block).
 
-        Batches are numbered from 0. The numbers go on from one source to the next. If `until` is
-        None, all later batches are yielded.
+        Batches are numbered from 0. The numbers go on from one source to the next. Only batches
+        with after < number ≤ until are yielded. If `until` is None, all later batches are yielded.
         """
         number = -1
         for part in self.parts:

@@ -152,6 +152,10 @@ def _post_shards(
 
 
 def _print_score_table(title: str, lines: list[Any], caption: str) -> None:
+    """Print a table of scores on stdout.
+
+    lines: one object for each model. Its field `rate` is the rows per second, None if not measured.
+    """
     from rich.console import Console
     from rich.table import Table
 

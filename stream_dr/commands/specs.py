@@ -52,6 +52,7 @@ def path_or_uri(text: str) -> Path:
 
 
 def _files_of_folders(paths: list[Path]) -> list[Path]:
+    """Return paths, with each folder replaced by its files."""
     from stream_dr.datasets.sources import files_of_folder
 
     files: list[Path] = []

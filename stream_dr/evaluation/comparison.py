@@ -287,11 +287,12 @@ def suggest(
 
 
 def _rank_methods(methods: list[_Method], outcomes: list[list[MethodResult]]) -> list[MethodResult]:
-    """Return the average result of each method, then of each baseline, the best score first.
+    """Return the average result of each method, ranked by score.
 
-    Raises InvalidParameter if no method could learn the rows.
+    Baselines come after all methods. Raises InvalidParameter if no method could learn the rows.
     """
     lines = [_average_over_folds(method, results) for method, results in zip(methods, outcomes, strict=True)]
+    # Baselines have no key. A method that failed has the score NaN, and ranks last.
     lines.sort(key=lambda line: (not line.key, -np.nan_to_num(line.score, nan=-np.inf)))
     if np.isnan(lines[0].score):
         raise InvalidParameter(f"no method could learn these rows: {lines[0].cannot}")

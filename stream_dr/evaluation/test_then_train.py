@@ -207,7 +207,12 @@ class LinearProbe:
             self._model = LogisticRegression(max_iter=1_000).fit(Z, sample.y)
 
     def predict(self, Z: Rows) -> np.ndarray:
-        """Classify projected rows, as `Probe.predict` describes."""
+        """Predict the labels of projected rows Z (rows, components).
+
+        If rows have one label, returns label codes (rows,). If rows have several labels, returns
+        scores (rows, labels) in [−1, 1].
+        """
+        # If nothing could be fitted, the same label code or score is predicted for every row.
         if self._constant is not None:
             shape = (Z.shape[0], self._labels) if self._multilabel else Z.shape[0]
             return np.full(shape, self._constant)
@@ -542,9 +547,10 @@ class ShuffledSource:
         self._seed = seed
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield the batches with after < number ≤ until, as (number, Block).
+        """Yield batches in random order, as pairs (number, Block).
 
-        The batches are in random order, and numbered from 0 in this order.
+        The batches are numbered from 0 in this order. Only batches with after < number ≤ until are
+        yielded.
         """
         rng = np.random.default_rng(self._seed)
         blocks = [block for _, block in self._source.events()]
@@ -680,6 +686,8 @@ class _Evaluation:
 
     def learn_and_sample(self, block: Block) -> None:
         """Let models learn a batch, and sample the batch's rows."""
+        # `_sample_truth` has the label codes of each row by the row's index in the stream. Rows that
+        # do not stay in the sample are removed later, by `fit_classifiers`.
         truth = self._label_codes_by_row(block)
         self._sample_truth.update(enumerate(truth, self.rows))
         if self._schema.target_kind == "class" and self._settings.baseline:

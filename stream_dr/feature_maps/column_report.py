@@ -219,7 +219,7 @@ def describe(rows: pa.RecordBatch | Iterable[pa.RecordBatch], spec: dict[str, An
 
 
 def _unknown_column_problems(table_map: Table, names: list[str]) -> list[str]:
-    """Return a problem for each parameter that names a column which does not exist."""
+    """Return problems of parameters that name unknown columns."""
     # A column that several parameters name is reported once.
     asked = {}
     for option in ("one_hot", "hash", "drop", "keep", "as_"):
@@ -233,7 +233,10 @@ def _unknown_column_problems(table_map: Table, names: list[str]) -> list[str]:
 
 
 def _table_map_of_spec(spec: dict[str, Any]) -> Table:
-    """Return a Table map with the parameters of a spec of the map `table` or `text`."""
+    """Return the Table map that encodes columns as a spec says.
+
+    spec: spec of the map `table` or `text`. Without a name, of the map `table`.
+    """
     parameters = {name: value for name, value in spec.items() if name != "map"}
     if spec.get("map") != "text":
         return Table(**parameters)

@@ -439,8 +439,12 @@ def _category_entries(column: TableColumn, values: ColumnValues, table_map: Tabl
 
 
 def _word_entries(column: TableColumn, values: ColumnValues, table_map: TableMap) -> Entries:
-    """Return the entries of the weighted words of each row's text."""
-    # Each distinct text is hashed and weighted once.
+    """Return the entries of the weighted words of each row's text.
+
+    Entries are the row indices, column indices and values of a sparse matrix.
+    """
+    # Each distinct text (`labels`) is hashed and weighted once. `values` has the index of the text
+    # of each row.
     settings = column.words(table_map)
     counts = count_hashed_words(settings, values.labels)
     weights = weight_word_counts(settings, counts, column.counts, column.present)
@@ -507,6 +511,7 @@ def count_unseen(column: TableColumn, texts: tuple[str, ...], table_map: TableMa
     """
     if column.kind == "category":
         return category_places(column, texts, table_map) < 0
+    # A hashed word is unknown if no learned text has a word with the same hash (its column).
     words = count_hashed_words(column.words(table_map), texts)
     unknown = words[:, column.counts == 0]
     return np.append(np.diff(unknown.indptr), 0)
@@ -568,12 +573,13 @@ def read_column(column: TableColumn, rows: pa.RecordBatch) -> ColumnValues:
 def merge_column_statistics(
     a: TableColumn, b: TableColumn, table_map: TableMap, width_so_far: int
 ) -> tuple[TableColumn, dict[int, int], int]:
-    """Merge the statistics that two states have of one column of a table.
+    """Merge two states' statistics of one column of a table.
 
     Returns three values:
 
     - The merged statistics.
-    - Index of each numeric column in b → index after the merge. Indices in a do not change.
+    - Dict from the index of each numeric column in b to its index after the merge. Indices in a do
+      not change.
     - Number of numeric columns of the whole table after the merge of this column.
 
     Numeric columns, which encode the column, are added at the end if only b has them. Raises

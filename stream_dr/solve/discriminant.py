@@ -122,6 +122,8 @@ def positive_scatter_sum_eigenpairs(
         rows.
     total_scatter_weight: weight of the total scatter, negative.
     """
+    # With F = `between_factor`, the sum of the scatter matrices is weight · F Fᵀ − diag(within).
+    # Without classes (c = 0) it has no positive eigenvalue.
     between_diagonal = np.einsum("ij,ij->i", between_factor, between_factor)
     within = -total_scatter_weight * np.maximum(total_scatter_diagonal - between_diagonal, 0.0)
     weight = between_weight + total_scatter_weight
@@ -140,6 +142,7 @@ def positive_scatter_sum_eigenpairs(
             between = between_factor @ (between_factor.T @ v)
             return np.asarray(weight * between - within * v)
 
+        # A fixed start vector makes the result repeatable.
         product = LinearOperator((d, d), matvec=multiply, dtype=np.float64)
         start = between_factor @ np.arange(1.0, c + 1.0)
         n_vectors = min(d, max(4 * c, 40))
@@ -166,7 +169,7 @@ that LPP or NPE minimises. The ridge is this share of the mean eigenvalue of X�
 def locality_projection(
     rows: Rows, A: SparseMatrix, B: SparseMatrix, n_components: int, gamma: float, unit_variance: bool = False
 ) -> Linear:
-    """Return the linear projection to the directions of smallest ratio.
+    """Return the projection to directions that minimise a ratio.
 
     Let X (r, features) be the r centred rows, A and B two matrices (r, r), and ρ a ridge. The
     ratio of a direction w (features,) is
@@ -198,8 +201,9 @@ def locality_projection(
     if total <= 0:
         return projection_without_components(mean)
 
-    # Choose the ridge.
-    # Scale the eigenproblem so that directions with small singular values lose no precision.
+    # Choose the ridge ρ. `total` is the sum of the eigenvalues of Xᵀ B X.
+    # Write directions as w = V diag(1 / scale) v. The numerator of the ratio is then vᵀ left v, and
+    # the denominator vᵀ right v. Directions with small singular values lose no precision.
     share = RIDGE / len(s) if r <= d and not gamma else len(s) * EPS
     ridge = max(gamma, share * total)
     scale = np.sqrt(s**2 + ridge)

@@ -221,6 +221,7 @@ def laplacian_eigenmaps(
         the number of connected components of the graph.
     """
     # The components are eigenvectors number `first` to `last` - 1, by ascending eigenvalue.
+    # `parts` is the number of connected components of the graph.
     r = rows.shape[0]
     parts = int(connected_components(graph.weights, directed=False)[0])
     first = 0
@@ -382,7 +383,8 @@ def locally_linear_embedding(
     alignment = lle_alignment_matrix(W)
     values, places = eigh(alignment.toarray(), subset_by_index=[parts, last - 1])
 
-    # The largest sum of a row's absolute entries bounds the eigenvalues.
+    # The largest sum of a row's absolute entries bounds the eigenvalues. Eigenvalues up to 32 · EPS
+    # of this bound are rounding errors. The factor 32 is a safety margin.
     bound = 32 * EPS * float(abs(alignment).sum(axis=1).max())
     count = int((values <= bound).sum())
     if count:

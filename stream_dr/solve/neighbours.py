@@ -70,9 +70,10 @@ def means_by_class(Z: Rows, codes: np.ndarray, n_classes: int) -> np.ndarray:
     codes: (rows,), index of each row's class, from 0.
     n_classes: number of classes. The mean of a class without rows is NaN.
     """
+    # `indicator` (classes, rows) has a 1 where a row belongs to a class.
     rows = len(codes)
-    places = (codes, np.arange(rows))
-    indicator = sp.csr_matrix((np.ones(rows), places), shape=(n_classes, rows))
+    class_and_row = (codes, np.arange(rows))
+    indicator = sp.csr_matrix((np.ones(rows), class_and_row), shape=(n_classes, rows))
     sums = indicator @ Z
     if sp.issparse(sums):
         sums = sums.toarray()
@@ -355,8 +356,10 @@ def scale_to_unit_variance(coordinates: np.ndarray) -> np.ndarray:
     """
     if not len(coordinates):
         return coordinates
+    # The deviation of a constant component is only rounding error of its coordinates.
     deviations = coordinates.std(axis=0)
-    return coordinates / np.where(deviations > 1e-9 * np.abs(coordinates).max(axis=0), deviations, 1.0)
+    varies = deviations > 1e-9 * np.abs(coordinates).max(axis=0)
+    return coordinates / np.where(varies, deviations, 1.0)
 
 
 PlacementRule = Callable[[Rows, np.ndarray], np.ndarray]

@@ -62,7 +62,7 @@ def pls_rotations(
     largest = 0.0
     vectors: list[np.ndarray] = []
     loads: list[np.ndarray] = []
-    sizes: list[float] = []
+    sigmas: list[float] = []
 
     # Without this limit, one more component than there are features could pass the checks below.
     for _ in range(min(max_components, len(cross_sums))):
@@ -71,7 +71,7 @@ def pls_rotations(
         # The first left singular vector of S is the direction of largest covariance (`sigma`).
         left, values = left_singular_pairs(S)
         sigma = float(values[:1].sum())
-        if sigma <= _SMALLEST * max([sigma, *sizes]):
+        if sigma <= _SMALLEST * max([sigma, *sigmas]):
             break
 
         # Rows are projected by r, which is this vector made orthogonal to earlier loadings.
@@ -90,5 +90,5 @@ def pls_rotations(
         S -= np.outer(load, r @ S)
         vectors.append(r)
         loads.append(load)
-        sizes.append(sigma)
-    return np.array(vectors).reshape(len(vectors), len(cross_sums)).T, np.array(sizes) ** 2
+        sigmas.append(sigma)
+    return np.array(vectors).reshape(len(vectors), len(cross_sums)).T, np.array(sigmas) ** 2

@@ -99,7 +99,7 @@ class Subspace(NamedTuple):
 
 
 def start_subspace(columns: np.ndarray) -> Subspace:
-    """Return a Subspace without basis vectors, whose first step adds some columns.
+    """Return an empty basis, to which the first step adds columns.
 
     Its `directions`, which the first step adds to the basis, are orthonormal vectors that span
     `columns`. Vectors that are only rounding error are dropped.
@@ -218,6 +218,8 @@ class ScatterProduct:
     def __init__(
         self, mean: np.ndarray, columns: np.ndarray, scale: np.ndarray | None = None, threads: int = 1
     ) -> None:
+        # With scale s and scatter A, the scaled scatter is diag(s) A diag(s). Multiply the columns by
+        # s here, and the product by s in `result`.
         if scale is not None:
             columns = columns * scale[:, None]
         columns = np.ascontiguousarray(columns)
@@ -312,12 +314,13 @@ class _PartialScatterProduct:
 
     def _add_dense_rows(self, X: np.ndarray, weights: np.ndarray | None) -> None:
         """Add dense rows (rows, features), with weights (rows,) or None."""
-        rows = max(1, CHUNK // max(1, X.shape[1]))
-        for at in range(0, X.shape[0], rows):
-            centred = X[at : at + rows] - self._mean
+        # Centre at most about CHUNK values at a time, to save memory.
+        step = max(1, CHUNK // max(1, X.shape[1]))
+        for start in range(0, X.shape[0], step):
+            centred = X[start : start + step] - self._mean
             z = centred @ self._columns
             if weights is not None:
-                z *= weights[at : at + rows, None]
+                z *= weights[start : start + step, None]
             # The result is `_out` minus a correction by `_total`, which only sparse rows need.
             # Dense rows need no correction, because they are already centred.
             self._out += centred.T @ z
