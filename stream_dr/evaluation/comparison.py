@@ -204,10 +204,12 @@ class Comparison(NamedTuple):
         return self.lines[0]
 
     def weakness(self, line: MethodResult) -> str:
-        """Return that a method is no better than the most frequent label.
+        """Return a note on a method that is hardly better than a baseline.
 
-        The text is empty for baselines, numeric targets, and methods that failed or are better.
+        The baseline always predicts the most frequent label. The note is "" for baselines, numeric
+        targets, and methods that failed or are better.
         """
+        # Only a comparison of classifiers has this baseline.
         frequent = next((c.score for c in self.lines if c.method == _MOST_FREQUENT), None)
         if frequent is None or not line.key or np.isnan(line.score):
             return ""
@@ -486,8 +488,8 @@ def _average_over_folds(method: _Method, fold_results: list[MethodResult]) -> Me
     spread = float(np.std(scores))
     seconds = float(np.mean([fold.seconds for fold in fold_results]))
     # Take the other fields from a fold on which the fit failed, or else from the last fold.
-    last = next((fold for fold in fold_results if np.isnan(fold.score)), fold_results[-1])
-    return last._replace(params=method.params, score=score, seconds=seconds, spread=spread)
+    shown = next((fold for fold in fold_results if np.isnan(fold.score)), fold_results[-1])
+    return shown._replace(params=method.params, score=score, seconds=seconds, spread=spread)
 
 
 def _score_method(method: _Method, extra_params: JsonDict, train: Block, test: Block) -> MethodResult:
@@ -519,12 +521,7 @@ def _score_method(method: _Method, extra_params: JsonDict, train: Block, test: B
             estimator.refine([train], tol=1e-3)
         seconds = perf_counter() - start
 
-        # If the estimator does not predict, a linear model predicts from its components.
-        if isinstance(estimator, Predictor):
-            predicted = estimator.predict(test)
-        else:
-            linear = _new_linear_model(train).fit(estimator.transform(train), _targets_for_sklearn(train))
-            predicted = linear.predict(estimator.transform(test))
+        predicted = _predict_held_out(estimator, train, test)
     # Errors of stream_dr are ValueErrors.
     # scikit-learn raises a ValueError if, for example, all learned rows have the same label.
     except ValueError as e:
@@ -536,6 +533,20 @@ def _score_method(method: _Method, extra_params: JsonDict, train: Block, test: B
     cannot = _missing_abilities_text(estimator, train.y.kind)
     rank = estimator.rank_
     return MethodResult(name, key, params, score, components=rank, seconds=seconds, bytes=size, cannot=cannot)
+
+
+def _predict_held_out(estimator: Estimator, train: Block, test: Block) -> np.ndarray:
+    """Predict the targets of held-out rows.
+
+    If the estimator does not predict, a linear model predicts from its components.
+
+    train: rows that the estimator has learned.
+    test: held-out rows.
+    """
+    if isinstance(estimator, Predictor):
+        return estimator.predict(test)
+    linear = _new_linear_model(train).fit(estimator.transform(train), _targets_for_sklearn(train))
+    return np.asarray(linear.predict(estimator.transform(test)))
 
 
 def _score_constant_baseline(baseline: str, train: Block, test: Block) -> MethodResult:

@@ -199,6 +199,7 @@ class RandomFourier(FeatureMap):
         # Let ω be the D/2 columns of `omega` (features, D/2). The features of a row x are
         # √(2/D) cos ωᵀx and √(2/D) sin ωᵀx.
         # Orthogonal frequencies depend on the number of features, so all of the stream are drawn.
+        # `omega` may have rows for later features than X has, which are cut off.
         n_features = X.shape[1]
         if self.orthogonal:
             n_features = n_stream_features

@@ -278,7 +278,7 @@ class Nystroem(FeatureMap):
         landmarks: landmarks so far.
         block: the batch.
         """
-        # `landmarks.indices` is None if the landmarks are dense. Sparse landmarks have any width.
+        # `landmarks.indices` is None if the landmarks are dense. Only sparse landmarks may get wider.
         width = max(landmarks.n_features, block.features)
         if not self.draws_landmarks:
             if landmarks.indices is None and width > landmarks.n_features:

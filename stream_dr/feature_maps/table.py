@@ -362,6 +362,7 @@ def mapped_columns_by_kind(state: TableState, table_map: TableMap) -> tuple[np.n
     """
     # `places` of a column has the indices of the mapped columns that encode its values.
     # `missing` is the index of the mapped column that marks missing values, −1 if there is none.
+    # SIZES has the kinds number, date and time.
     none = np.zeros(0, dtype=np.int64)
     numbers = [none]
     categories = [none]

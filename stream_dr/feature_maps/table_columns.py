@@ -294,6 +294,7 @@ class TableColumn(NamedTuple):
             most_words = table_map.words.n_features or WORDS_IN_ALL
             if not 1 <= n_counts <= most_words:
                 raise field_error(self, "places", f"{n_counts} words", f"from 1 to {most_words}")
+        # SIZES has the number of numeric columns (`places`) of a number, date or time.
         n_places = SIZES.get(self.kind, n_counts)
         check_dtype_and_shapes(self, np.int64, counts=(n_counts,), places=(n_places,))
         check_within(self, 0, ROW_COUNT_LIMIT, "counts")
@@ -350,6 +351,8 @@ def start_column(column: TableColumn, kind: str, n_hashed_words: int, width_so_f
     n_hashed_words: number of hashed words, if the kind is "text".
     width_so_far: number of numeric columns of the whole table so far.
     """
+    # SIZES has the number of numeric columns of a number, date or time. Categories get theirs later.
+    # A text has one for each hashed word, and a count of the documents with the word.
     n_counts = 0
     size = SIZES.get(kind, 0)
     if kind == "text":

@@ -159,11 +159,13 @@ def start_block_solve(
     """
     # Replace the right-hand sides by orthonormal columns of the same span, and solve for these.
     # Multiplied by `values` and `expand`, these columns are the right-hand sides again.
+    # The largest singular value is the first, or 0 if there are no columns.
     vectors, values, expand = thin_svd(right_sides)
     rank = int(np.count_nonzero(values > RANK_CUT * values[:1].sum()))
     basis = np.ascontiguousarray(vectors[:, :rank])
 
     # Without a guess, the first step searches along the right-hand sides.
+    # A guess of zeros has no direction, and right-hand sides of zeros need no step.
     directions = basis
     guessing = False
     if guess_columns is not None and rank > 0 and np.any(guess_columns):
@@ -288,6 +290,7 @@ def largest_principal_angle(old_basis: np.ndarray, new_basis: np.ndarray) -> flo
         return 0.0
 
     # Compute the angle from its sine: cosines of small angles are inexact [Björck, Golub 1973].
+    # The sine is the largest singular value of the new basis's part outside the old space (`rest`).
     rest = new_basis - old_basis @ (old_basis.T @ new_basis)
     squared_sine = float(np.linalg.eigvalsh(rest.T @ rest)[-1])
     sine = np.sqrt(max(0.0, squared_sine))

@@ -494,7 +494,7 @@ def neighbourhood_graph(
     k = min(n_neighbors, n_near)
     starts, ends, lengths, radii = _find_edges(rows, k, average, radius)
 
-    # Compute the weights of the edges.
+    # Compute the weights (edges,) from the squared lengths. A weight of 0 removes an edge.
     t = None
     weights = np.ones(len(lengths))
     if heat_kernel:
@@ -508,10 +508,10 @@ def neighbourhood_graph(
     graph = _symmetric_weights(directed, average)
     graph.eliminate_zeros()
     degrees = np.asarray(graph.sum(axis=1)).ravel()
-    counted = 0
+    n_others = 0
     if radius is None:
-        counted = k - 1 if average else k
-    return Graph(graph, degrees, radii, t, counted, one_sided)
+        n_others = k - 1 if average else k
+    return Graph(graph, degrees, radii, t, n_others, one_sided)
 
 
 def _find_edges(
@@ -545,7 +545,11 @@ def _find_edges(
 
 
 def _symmetric_weights(directed: sp.csr_matrix, average: bool) -> sp.csr_matrix:
-    """Return weights of edges in both directions, from weights (r, r) in one."""
+    """Return edge weights that are equal in both directions.
+
+    directed: (r, r). Entry (i, j) is the weight if row j is a neighbour of row i, else 0.
+    average: True for the mean of the weights of the two directions. False for the larger weight.
+    """
     if average:
         return (0.5 * (directed + directed.T)).tocsr()
     return directed.maximum(directed.T).tocsr()

@@ -353,7 +353,7 @@ def _cholesky_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, float] | N
 
     matrix: (m, n), m ≥ n.
     """
-    # A matrix without columns, or with a column of zeros, has no Cholesky factor to divide by.
+    # Without columns, or with a column of zeros, there is no R to divide by.
     gram = matrix.T @ matrix
     lengths = np.sqrt(np.diagonal(gram))
     if gram.size == 0 or not np.all(lengths > 0):
