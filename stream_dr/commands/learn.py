@@ -180,6 +180,7 @@ def _choose_default_model(
     from stream_dr.evaluation.comparison import default_estimator_spec
     from stream_dr.feature_maps.column_report import suitable_map_spec
 
+    # Files are open already, and shards are opened here.
     if files:
         first = next(iter(files.values())).first
     else:

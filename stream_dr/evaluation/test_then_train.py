@@ -693,6 +693,7 @@ class _Evaluation:
         if self._schema.target_kind == "class" and self._settings.baseline:
             self._all_codes.append(np.array([codes[0] for codes in truth], np.int32))
 
+        # `_moments` has the class means of all rows. Rows of a table are no numbers and have none.
         for accumulator in self._accumulators.values():
             accumulator.add(block)
         if not block.table:
@@ -705,7 +706,8 @@ class _Evaluation:
 
         n_unlabelled: number of rows without a target, for the scores of the baseline.
         """
-        # A model that was not solved yet has 0 components.
+        # A model that was not solved yet has 0 components. The baseline's scores also have figures
+        # on the stream: how often labels repeat, and how many rows have no label.
         scores = []
         for name in self._models:
             n_components = 0
@@ -734,11 +736,9 @@ class _Evaluation:
         - "unchanged": share of the rows with the same label as the previous row.
         - "by_chance": expected value of this share if the rows were in random order.
         """
-        # `_all_codes` has one array of label codes for each learned batch.
-        if self._all_codes:
-            codes = np.concatenate(self._all_codes)
-        else:
-            codes = np.zeros(0, np.int64)
+        # `_all_codes` has one array of label codes for each learned batch. The empty array is there
+        # because it may have none.
+        codes = np.concatenate([np.zeros(0, np.int64), *self._all_codes])
         if self._schema.target_kind != "class" or len(codes) < 2:
             return {}
         unchanged = codes[1:] == codes[:-1]
