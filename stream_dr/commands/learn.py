@@ -554,6 +554,7 @@ def _print_replay_report(directory: "Directory", report: "ReplayReport") -> None
         print_result(f"{name}: {model.rows} rows, position {model.position}, {model.spec.estimator}")
         if model.rows_skipped:
             say(f"note: {name} did not learn {model.rows_skipped} rows that have no label.")
+        # `limit` says in words what limits the number of components.
         if model.rows and model.published and not model.published.projection.n_components:
             say(f"note: {name} has no component yet: {model.estimator.limit}.")
 

@@ -560,6 +560,8 @@ def can_unlearn_exactly(feature_map: FeatureMap | None, state: TableState | None
         return True
     if state.mixed:
         return False
+    # `present` counts the rows with a value in the column. SIZES has the kinds of numbers and dates,
+    # whose missing values are filled.
     for column in state.columns:
         has_gaps = column.present < state.rows
         if feature_map.impute == "mean" and column.kind in SIZES and has_gaps:

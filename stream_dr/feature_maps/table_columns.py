@@ -495,6 +495,8 @@ def category_places(column: TableColumn, categories: tuple[str, ...], table_map:
     categories: categories of the rows to map.
     table_map: the map.
     """
+    # Categories with a mapped column of their own are known. `hashed` is the index of the first
+    # column of hashed categories, or −1.
     known = dict(zip(column.categories, column.places.tolist(), strict=True))
     places = []
     for category in categories:

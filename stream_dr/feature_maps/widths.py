@@ -160,6 +160,8 @@ def _looks_like_id(name: str, column: ColumnValues) -> bool:
     distinct = len(np.unique(values))
     if not _has_id_name(name):
         return distinct == len(values) and _is_distinct_id(name, column, distinct)
+
+    # Texts are indices, which are whole numbers, so only numbers are tested for fractions.
     has_fraction = column.kind != "text" and not np.all(values == np.floor(values))
     return not has_fraction and distinct > max(1, len(values) / 10)
 
