@@ -41,6 +41,11 @@ def inspect(
 
 
 def _print_model(name: str, model: JsonDict) -> None:
+    """Print the state and the version of a model.
+
+    model: description of the model. `stale_rows` is the number of rows that the model has learned
+        since its version was solved.
+    """
     stale = ""
     if model["stale_rows"]:
         stale = f", {model['stale_rows']} stale rows"
@@ -161,6 +166,7 @@ def restore(
 
     with ProgressBar("copying", None, "bytes") as bar:
         copy(out, directory, bar.show)
+    # Shards in other folders are no part of a backup, so they may be missing. This is no failure.
     for finding in verify_shards_of_log(directory):
         if finding.error is not None:
             say(f"{finding.what}: {finding.error.code}: {finding.error}")

@@ -150,6 +150,13 @@ def _evaluate(
     settings: "EvaluateSettings",
     on_point: "Callable[[Point], object]",
 ) -> list["Score"]:
+    """Test models on each batch before they learn it, and return scores.
+
+    source: rows to learn.
+    test: rows to test instead of the learned rows, or None.
+    shuffle: True to use the rows of `source` in random order.
+    on_point: function that gets the accuracy of each model on each batch.
+    """
     from stream_dr.estimators import make
     from stream_dr.evaluation.test_then_train import ShuffledSource, evaluate
     from stream_dr.running.warm_up import warm_up
@@ -163,6 +170,11 @@ def _evaluate(
 
 
 def _print_scores(scores: list["Score"], as_json: bool) -> None:
+    """Print the scores as a table, or as a JSON list.
+
+    The figures of a score, such as the accuracy, are in the JSON twice: as fields of the score, and
+    together in the field "figures".
+    """
     if as_json:
         described = []
         for score in scores:
@@ -176,6 +188,7 @@ def _print_scores(scores: list["Score"], as_json: bool) -> None:
         print_result(json.dumps(described))
         return
 
+    # Scores have an AUC if rows have several labels. A row then counts if all its labels are right.
     head = "accuracy of rows" if "auc" in scores[0].figures else "accuracy"
     print_result(f"{'model':<16} {'classifier':<10} components  {head}  micro F1  macro F1     AUC      rows")
     for score in scores:
@@ -197,6 +210,7 @@ def _score_line(score: "Score", accuracy_width: int) -> str:
     if "auc" in figures:
         auc = f"{figures['auc']:.4f}"
 
+    # `weak` says in words if the accuracy is not better than that of the most frequent label.
     weak = ""
     if rows and "most_frequent" in figures:
         weak = weakness(figures["accuracy"], rows, figures["most_frequent"])
@@ -220,6 +234,7 @@ def _print_warnings(scores: list["Score"], first: int, shuffled: bool) -> None:
         say(f"note: {unlabelled} rows have no label, and are left out.")
 
     if not shuffled and "unchanged" in baseline:
+        # Shares of the rows with the label of the row before: as they are, and in random order.
         unchanged = baseline["unchanged"]
         by_chance = baseline["by_chance"]
         if 1 - unchanged < 0.1 * (1 - by_chance):

@@ -143,6 +143,7 @@ def _check_options(
         raise typer.BadParameter("say which directory learns the rows.", param_hint="--dir")
     if out is not None:
         check_output_path(out)
+    # The name is for the shards of one file. Sources that are shards already are not stored.
     if name is not None and (len(sources) != 1 or read_as.reads_as_shards(sources[0])):
         raise typer.BadParameter("one file is called so, and there are others.", param_hint="--name")
 
@@ -160,6 +161,7 @@ def _fractional_label_options(read_as: ReadOptions, sources: list[Path]) -> Read
 
 
 def _print_id_hint(read_as: ReadOptions, files: dict[Path, "FileSource"]) -> None:
+    """Print a hint if a column looks like ids."""
     column = read_as.likely_id_column(files)
     if column is not None:
         option = shlex.quote(column)
@@ -178,6 +180,7 @@ def _choose_default_model(
     from stream_dr.evaluation.comparison import default_estimator_spec
     from stream_dr.feature_maps.column_report import suitable_map_spec
 
+    # Files are open already, and shards are opened here.
     if files:
         first = next(iter(files.values())).first
     else:
@@ -326,6 +329,7 @@ def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | Non
     """
     from stream_dr.directory.learned_sources import write_owned_shards
 
+    # With the lock, no other process writes into the directory at the same time.
     folders = {}
     with DirectoryLock(dir), ProgressBar("read", None) as bar:
         for path, source in files.items():
@@ -436,6 +440,7 @@ def _plan_runner(scheduler: str | None, workers: int | None) -> "PlanRunner | No
 def _learn_as_files(
     read_as: ReadOptions, dir: Path, sources: list[Path], specs: ModelSpecs, settings: "ReplaySettings"
 ) -> None:
+    """Learn files that are not shards, as the command `learn` does."""
     files = read_as.open_all_but_shards(sources)
     note = f"{', '.join(map(str, files))} hold no shards; they are learned as `stream-dr learn` does"
     say(f"note: {note}, which has more options for a table's columns.")
@@ -522,6 +527,8 @@ def _write_projected(directory: "Directory", name: str, dataset: Dataset, out: P
 
 
 def _print_repeated_shards(dataset: Dataset) -> None:
+    """Print each shard that has the same bytes as an earlier shard."""
+    # First shard with each checksum.
     first: dict[str, Shard] = {}
     for shard in dataset.shards:
         # `original` is the first shard that has this checksum.
@@ -531,6 +538,10 @@ def _print_repeated_shards(dataset: Dataset) -> None:
 
 
 def _print_replay_report(directory: "Directory", report: "ReplayReport") -> None:
+    """Print what a replay learned, and the state of each model.
+
+    report: numbers of the replay. `caught_up` is the number of rows that were in the log before.
+    """
     for text in report.skipped:
         say(f"skipped: {text}")
     if report.columns_missing:
@@ -543,12 +554,15 @@ def _print_replay_report(directory: "Directory", report: "ReplayReport") -> None
         print_result(f"{name}: {model.rows} rows, position {model.position}, {model.spec.estimator}")
         if model.rows_skipped:
             say(f"note: {name} did not learn {model.rows_skipped} rows that have no label.")
+        # `limit` says in words what limits the number of components.
         if model.rows and model.published and not model.published.projection.n_components:
             say(f"note: {name} has no component yet: {model.estimator.limit}.")
 
 
 def _print_test_scores(directory: "Directory") -> None:
     """Print each model's score on rows not learned yet."""
+    # The scores of each model's last test, by the id of the model. Models without rows to test
+    # have no scores.
     tested = directory.records.newest_scores()
     rows = ""
     if directory.schema.target_kind == "multilabel":
@@ -558,7 +572,7 @@ def _print_test_scores(directory: "Directory") -> None:
         if scores is None:
             continue
 
-        # Only models of numeric targets have no accuracy.
+        # Only models of numeric targets have no accuracy. The baselines predict without a model.
         if scores.get("accuracy") is None:
             score = f"R² {scores['r2']:.3f} (least squares on the components)"
             baselines = f"the row before {scores['baseline']:.3f}"
@@ -589,25 +603,28 @@ def _refine_where_it_helps(directory: "Directory", dataset: Dataset) -> None:
     from stream_dr.running.refine import publish_unrefined_again
 
     for name, model in directory.models.items():
-        # A refined solution is approximate, too, if the model has learned rows since the refine.
+        # `solution` is the way in which the published projection was solved.
         solution = ""
         if model.published:
             solution = model.published.projection.solution
         # `solving.error` is the error of the last attempt to solve the model. NeedsRefine: without
         # a refine, the model has no solution at all.
         unsolved = isinstance(model.solving.error, NeedsRefine)
-        approximate = unsolved or solution == "diagonal" or (solution == "refined" and model.stale_rows)
-        chosen = model.spec.params.get("scatter") == "diagonal" or model.served_release is not None
-        if chosen or not approximate:
+        # A refined solution is approximate, too, if the model has learned rows since the refine.
+        outdated = solution == "refined" and model.stale_rows
+        approximate = unsolved or outdated or solution == "diagonal"
+        chosen_by_user = model.spec.params.get("scatter") == "diagonal" or model.served_release is not None
+        if not approximate or chosen_by_user:
             continue
         if any(isinstance(shard.path, RemotePath) for shard in dataset.shards):
             say(f"note: {name} is solved from the diagonal; stream-dr refine {directory.path} --model {name} is exact.")
             continue
 
         try:
-            if unsolved or not hasattr(model.estimator, "predict") or _refining_helps(directory, model):
+            has_score = hasattr(model.estimator, "predict") and not unsolved
+            if not has_score or _refining_helps(directory, model):
                 refine_and_print(directory, model, **_REFINE_OPTIONS)
-            elif solution == "refined":
+            elif outdated:
                 # Refining does not help, so replace the outdated refined solution.
                 publish_unrefined_again(directory, model)
         except CannotRefine as e:
@@ -669,6 +686,7 @@ def _add_models(directory: "Directory", specs: ModelSpecs) -> Iterator[None]:
     except StreamDRError:
         for model in added:
             # The model has learned no event if its position is before the first event to learn.
+            # A failed model stays, so that its error can be looked up.
             if model.position < model.start and model.failure is None:
                 directory.remove_model(model.name)
         raise

@@ -63,6 +63,8 @@ class ProgressBar:
     """
 
     def __init__(self, title: str, total: int | None, unit: str = "rows") -> None:
+        # The texts in braces are filled by the fields that `show` sets. The bar is shown on terminals
+        # only, and needs a total above 0.
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -103,6 +105,7 @@ class ProgressBar:
 
         if total is None:
             total = self._total or n_done
+        # Times are in seconds since the work started.
         elapsed = time.monotonic() - self._started
         rate = n_done / elapsed if elapsed > 0 else 0.0
         if stderr.is_terminal:
@@ -111,16 +114,24 @@ class ProgressBar:
         elif elapsed >= self._next_line:
             # The interval doubles with each line, because the next line is at twice the time.
             self._next_line = elapsed + min(elapsed, MAX_LINE_INTERVAL)
-            # Example: "replay: 1,200 of 10,000 rows (12 %), 400 rows/s, 22 s left, 1 of 4 shards".
-            unit = self._unit
-            parts = [f"{n_done:,} {unit}", f"{rate:,.0f} {unit}/s"]
-            if total > n_done:
-                parts[0] = f"{n_done:,} of {total:,} {unit} ({100 * n_done // total} %)"
-                if rate:
-                    parts.append(f"{(total - n_done) / rate:,.0f} s left")
-            if note:
-                parts.append(note)
-            say(f"{self._title}: {', '.join(parts)}")
+            say(self._line(n_done, total, rate, note))
+
+    def _line(self, n_done: int, total: int, rate: float, note: str) -> str:
+        """Return the progress as a line of text.
+
+        For example "replay: 1,200 of 10,000 rows (12 %), 400 rows/s, 22 s left, 1 of 4 shards".
+
+        rate: number of rows per second.
+        """
+        unit = self._unit
+        parts = [f"{n_done:,} {unit}", f"{rate:,.0f} {unit}/s"]
+        if total > n_done:
+            parts[0] = f"{n_done:,} of {total:,} {unit} ({100 * n_done // total} %)"
+            if rate:
+                parts.append(f"{(total - n_done) / rate:,.0f} s left")
+        if note:
+            parts.append(note)
+        return f"{self._title}: {', '.join(parts)}"
 
     def __enter__(self) -> Self:
         self._progress.start()

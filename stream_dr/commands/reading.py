@@ -29,10 +29,10 @@ class _ChainedSources:
     parts: Sequence[Source]
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield the batches with after < number ≤ until, as (number, Block).
+        """Yield batches as pairs (number, Block).
 
-        Batches are numbered from 0. The numbers go on from one source to the next. If `until` is
-        None, all later batches are yielded.
+        Batches are numbered from 0. The numbers go on from one source to the next. Only batches
+        with after < number ≤ until are yielded. If `until` is None, all later batches are yielded.
         """
         number = -1
         for part in self.parts:
@@ -188,6 +188,7 @@ class ReadOptions(NamedTuple):
         """
         from stream_dr.feature_maps.widths import likely_id_column
 
+        # `first` of a file is its first batch. Batches of numbers may have no column names.
         first = None
         if files and self.options.id is None:
             first = next(iter(files.values())).first
@@ -241,6 +242,7 @@ def refuse_unlikely_labels(files: dict[Path, "FileSource"], command_words: list[
     """
     from stream_dr.batch.parsing import are_probably_measurements
 
+    # `first` is the first batch of a file. Files without rows or labels are not checked.
     for path, source in files.items():
         first = source.first
         column = source.options.label
@@ -250,6 +252,7 @@ def refuse_unlikely_labels(files: dict[Path, "FileSource"], command_words: list[
         if not are_probably_measurements(first.y.kind, len(first.y.labels), first.rows):
             continue
 
+        # Strings may be ids. Numbers may be measurements.
         if isinstance(first.y.labels[0], str):
             id_options = f"--id {column} --label COLUMN …"
             other = f"ids, and another column holds the classes: stream-dr {command_words[0]} {path} {id_options}"
@@ -408,6 +411,7 @@ def _add_options(command: Callable[..., None], *declarations: type) -> Callable[
 
     declarations: NamedTuples whose fields are added.
     """
+    # Parameters that become options, by name.
     shared: dict[str, inspect.Parameter] = {}
     for declaration in declarations:
         shared |= inspect.signature(declaration).parameters
@@ -437,6 +441,7 @@ def _parse_options(options: JsonDict) -> ReadOptions:
     """
     from stream_dr.datasets.sources import Options
 
+    # The feature map gets the options that differ from its defaults.
     map_options = {}
     for name in ("one_hot", "hash", "keep"):
         columns = options.pop(name, None)
@@ -449,6 +454,8 @@ def _parse_options(options: JsonDict) -> ReadOptions:
         except ValueError as e:
             raise typer.BadParameter(f"{impute!r}; give mean or a number.", param_hint="--impute") from e
 
+    # The remaining options are those of the file readers. `kinds` are pairs (column, kind).
+    # A user types a tab as the two characters \t.
     kinds = list(map(_parse_column_kind, options.pop("as_") or ()))
     kinds += [(name, "text") for name in options.pop("text", None) or ()]
     options["kinds"] = tuple(kinds)

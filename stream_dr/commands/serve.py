@@ -125,14 +125,16 @@ def _post_shards(
     """
     from stream_dr import demo as steps
 
+    # A second run of the demo posts the same batches again, which the service recognises.
     answers = list(steps.post_shard_batches(address, shards))
-    new = [a for a in answers if not a["duplicate"]]  # a second run posts batches again
+    new = [answer for answer in answers if not answer["duplicate"]]
     say(f"posted {len(answers)} batches to {address}, {len(new)} of them new; last position {answers[-1]['position']}")
     first = data.X_held_out[:1]
     projected = steps.project_row_with_lda(address, first)
     fields = [f"{name} {projected[name]}" for name in ("version", "position", "solution")]
     say(f"GET /transform: {', '.join(fields)}")
 
+    # Score the models on held-out documents, and on the held-out 359 of scikit-learn's digits.
     # A dense row has 8 bytes (8e-9 gigabytes) for each feature.
     dense_gb = 8e-9 * len(data.y) * data.X.shape[1]
     caption = f"of {len(data.y_held_out):,} others; all rows dense would take {dense_gb:.1f} GB"
@@ -150,6 +152,10 @@ def _post_shards(
 
 
 def _print_score_table(title: str, lines: list[Any], caption: str) -> None:
+    """Print a table of scores on stdout.
+
+    lines: one object for each model. Its field `rate` is the rows per second, None if not measured.
+    """
     from rich.console import Console
     from rich.table import Table
 

@@ -52,6 +52,7 @@ def path_or_uri(text: str) -> Path:
 
 
 def _files_of_folders(paths: list[Path]) -> list[Path]:
+    """Return paths, with each folder replaced by its files."""
     from stream_dr.datasets.sources import files_of_folder
 
     files: list[Path] = []
@@ -120,7 +121,8 @@ def parse_model_spec(text: str) -> NamedSpec:
     if not (name and equals and key) or ":" in name:
         raise typer.BadParameter(f"{text!r}; give NAME=KEY[:param=value,…], for example lda=lda:n_components=9.")
 
-    # Split at commas, but not within braces or brackets, which belong to a JSON value.
+    # Split at commas, but not within braces or brackets, which belong to a JSON value. The pattern
+    # takes a comma unless a closing brace or bracket follows before the next opening one.
     params: dict[str, Value] = {}
     for part in filter(None, re.split(r",(?![^{]*\}|[^\[]*\])", assignments)):
         param, sign, value = part.partition("=")
@@ -147,6 +149,7 @@ def parse_param_value(text: str) -> Value:
         except ValueError as e:
             raise typer.BadParameter(f"{text!r} is not JSON ({e}).") from e
 
+    # `_WORDS` has the values of true, false and none.
     word = text.lower()
     if word in _WORDS:
         return _WORDS[word]

@@ -204,10 +204,12 @@ class Comparison(NamedTuple):
         return self.lines[0]
 
     def weakness(self, line: MethodResult) -> str:
-        """Return that a method is no better than the most frequent label.
+        """Return a note on a method that is hardly better than a baseline.
 
-        The text is empty for baselines, numeric targets, and methods that failed or are better.
+        The baseline always predicts the most frequent label. The note is "" for baselines, numeric
+        targets, and methods that failed or are better.
         """
+        # Only a comparison of classifiers has this baseline.
         frequent = next((c.score for c in self.lines if c.method == _MOST_FREQUENT), None)
         if frequent is None or not line.key or np.isnan(line.score):
             return ""
@@ -287,11 +289,12 @@ def suggest(
 
 
 def _rank_methods(methods: list[_Method], outcomes: list[list[MethodResult]]) -> list[MethodResult]:
-    """Return the average result of each method, then of each baseline, the best score first.
+    """Return the average result of each method, ranked by score.
 
-    Raises InvalidParameter if no method could learn the rows.
+    Baselines come after all methods. Raises InvalidParameter if no method could learn the rows.
     """
     lines = [_average_over_folds(method, results) for method, results in zip(methods, outcomes, strict=True)]
+    # Baselines have no key. A method that failed has the score NaN, and ranks last.
     lines.sort(key=lambda line: (not line.key, -np.nan_to_num(line.score, nan=-np.inf)))
     if np.isnan(lines[0].score):
         raise InvalidParameter(f"no method could learn these rows: {lines[0].cannot}")
@@ -331,12 +334,7 @@ def _score_all_folds(
     with warnings.catch_warnings():
         # Hide the warnings of these fits, because only the scores are returned to the caller.
         warnings.simplefilter("ignore")
-        # Fit every method on few rows first, which compiles numba functions.
-        # The times that are measured later then do not include compilation.
-        # The scores of these fits are not used.
-        few = sample.take(np.linspace(0, sample.rows - 1, WARM_UP_ROWS).astype(int))
-        for method in methods:
-            _score_method(method, extra_params, few, few)
+        _compile_functions(sample, methods, extra_params)
         progress("learn", 0, total)
 
         deadline = perf_counter() + SECONDS
@@ -347,12 +345,26 @@ def _score_all_folds(
             for method, measured in zip(methods, outcomes, strict=True):
                 if perf_counter() > deadline:
                     break
-                progress("learn", done := done + sample.rows, total)
+                done += sample.rows
+                progress("learn", done, total)
                 measured.append(_score_method(method, extra_params, learned, held_out))
 
     # The first fold always counts. A method may have no result if the time ended in this fold.
     n_scored = max(1, min(map(len, outcomes)))
     return outcomes, n_scored, sum(len(test) for _, test in folds[:n_scored])
+
+
+def _compile_functions(sample: Block, methods: Sequence[_Method], extra_params: JsonDict) -> None:
+    """Fit every method on few rows, which compiles numba functions.
+
+    The times that are measured later then do not include compilation. The scores of these fits are
+    not used.
+
+    extra_params: parameters that every method gets in addition to its own.
+    """
+    few = sample.take(np.linspace(0, sample.rows - 1, WARM_UP_ROWS).astype(int))
+    for method in methods:
+        _score_method(method, extra_params, few, few)
 
 
 def default_estimator_spec(first_batch: Block, map_spec: JsonDict) -> tuple[str, JsonDict]:
@@ -366,18 +378,18 @@ def default_estimator_spec(first_batch: Block, map_spec: JsonDict) -> tuple[str,
         not a table.
     """
     # Find the kind of the rows, by which RIDGES gives the parameters of the ridge
-    # (regularisation). `words` is true for the kinds "words" and "words beside columns".
+    # (regularisation). The kinds with words are "words" and "words beside columns".
     kind = ridge_row_kind(first_batch, map_spec)
-    words = "words" in kind
+    has_words = "words" in kind
     if first_batch.y is None:
         # Rows of words and wide rows need `refine`, which needs a number of components.
-        if words or first_batch.features > MAX_EXACT_WIDTH:
+        if has_words or first_batch.features > MAX_EXACT_WIDTH:
             return "pca", {"n_components": 10}
         return "pca", {}
     if first_batch.y.kind == "class":
         return "lda", RIDGES[kind]
     # The ridge for "many numbers" was chosen with labels, so other targets do not get it.
-    if words:
+    if has_words:
         return "opls", RIDGES[kind]
     return "opls", {}
 
@@ -412,8 +424,8 @@ def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
     kind = sample.y.kind
     key, params = default_estimator_spec(sample, map_spec)
     # Do not standardise texts and sparse rows, because a row's word weights have a common scale.
-    words = "words" in ridge_row_kind(sample, map_spec)
-    scaling: JsonDict = {} if words else {"standardize": True}
+    has_words = "words" in ridge_row_kind(sample, map_spec)
+    scaling: JsonDict = {} if has_words else {"standardize": True}
 
     # Compare the default method, without and with shrinkage, and methods of other kinds.
     choices: list[tuple[str, JsonDict]] = [(key, params)]
@@ -421,6 +433,8 @@ def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
     shrunk = {"shrinkage": 0.1, **scaling}
     if shrunk != params:
         choices.append((key, shrunk))
+    # The keys stand for partial least squares (plsda), projection to class means, the supervised
+    # Kampong measure (skm), supervised random projections (srp) and a choice of informative features.
     choices.append(("plsda", {"n_components": 10, **scaling}))
     if kind == "class":
         choices += [("class_means", scaling), ("skm", scaling), ("srp", {"n_components": 20, **scaling})]
@@ -474,8 +488,8 @@ def _average_over_folds(method: _Method, fold_results: list[MethodResult]) -> Me
     spread = float(np.std(scores))
     seconds = float(np.mean([fold.seconds for fold in fold_results]))
     # Take the other fields from a fold on which the fit failed, or else from the last fold.
-    last = next((fold for fold in fold_results if np.isnan(fold.score)), fold_results[-1])
-    return last._replace(params=method.params, score=score, seconds=seconds, spread=spread)
+    shown = next((fold for fold in fold_results if np.isnan(fold.score)), fold_results[-1])
+    return shown._replace(params=method.params, score=score, seconds=seconds, spread=spread)
 
 
 def _score_method(method: _Method, extra_params: JsonDict, train: Block, test: Block) -> MethodResult:
@@ -507,12 +521,7 @@ def _score_method(method: _Method, extra_params: JsonDict, train: Block, test: B
             estimator.refine([train], tol=1e-3)
         seconds = perf_counter() - start
 
-        # If the estimator does not predict, a linear model predicts from its components.
-        if isinstance(estimator, Predictor):
-            predicted = estimator.predict(test)
-        else:
-            linear = _new_linear_model(train).fit(estimator.transform(train), _targets_for_sklearn(train))
-            predicted = linear.predict(estimator.transform(test))
+        predicted = _predict_held_out(estimator, train, test)
     # Errors of stream_dr are ValueErrors.
     # scikit-learn raises a ValueError if, for example, all learned rows have the same label.
     except ValueError as e:
@@ -524,6 +533,20 @@ def _score_method(method: _Method, extra_params: JsonDict, train: Block, test: B
     cannot = _missing_abilities_text(estimator, train.y.kind)
     rank = estimator.rank_
     return MethodResult(name, key, params, score, components=rank, seconds=seconds, bytes=size, cannot=cannot)
+
+
+def _predict_held_out(estimator: Estimator, train: Block, test: Block) -> np.ndarray:
+    """Predict the targets of held-out rows.
+
+    If the estimator does not predict, a linear model predicts from its components.
+
+    train: rows that the estimator has learned.
+    test: held-out rows.
+    """
+    if isinstance(estimator, Predictor):
+        return estimator.predict(test)
+    linear = _new_linear_model(train).fit(estimator.transform(train), _targets_for_sklearn(train))
+    return np.asarray(linear.predict(estimator.transform(test)))
 
 
 def _score_constant_baseline(baseline: str, train: Block, test: Block) -> MethodResult:
@@ -540,7 +563,8 @@ def _score_constant_baseline(baseline: str, train: Block, test: Block) -> Method
         model = DummyClassifier(strategy="most_frequent")
     else:
         model = DummyRegressor()
-    # These models ignore the rows, so they get one column of zeros.
+    # These models ignore the rows, so they get one column of zeros. The result's field `cannot`
+    # continues the sentence "the method cannot …".
     model.fit(np.zeros((train.rows, 1)), _targets_for_sklearn(train))
     predicted = model.predict(np.zeros((test.rows, 1)))
     score = _accuracy_or_r2(_targets_for_sklearn(test), predicted)
@@ -556,22 +580,23 @@ def _score_linear_baseline(estimator_with_feature_map: Estimator, train: Block, 
     test: held-out rows.
     """
     X = train.X
-    Z = test.X
+    X_test = test.X
     start = perf_counter()
 
     # Give scikit-learn a matrix: encode a table's columns, and make narrow sparse rows dense.
+    # `state.table` has the statistics of a table's columns. It is None for rows of numbers.
     state = estimator_with_feature_map.state_
     if isinstance(state, MappedState) and state.table is not None:
         table_map = feature_map_of(state.feature_map)
         X = map_table_rows(table_map, state.table, X)
-        Z = map_table_rows(table_map, state.table, Z)
+        X_test = map_table_rows(table_map, state.table, X_test)
     if sp.issparse(X) and X.shape[1] <= MAX_DENSE_COLUMNS:
         X = X.toarray()
-        Z = Z.toarray()
+        X_test = X_test.toarray()
 
     model = _new_linear_model(train, standardize=not sp.issparse(X))
     model.fit(X, _targets_for_sklearn(train))
-    score = _accuracy_or_r2(_targets_for_sklearn(test), model.predict(Z))
+    score = _accuracy_or_r2(_targets_for_sklearn(test), model.predict(X_test))
     seconds = perf_counter() - start
     # All features count as components, and the values of the learned rows as the model's bytes.
     # For sparse rows, `X.data` has only the stored values.
@@ -698,10 +723,11 @@ def sample_rows_with_target(blocks: Iterable[Block], target_kind: str, progress:
     """
     rng = np.random.default_rng(0)
     # Each row gets a random number, its key. The rows with the smallest keys are the sample.
+    # `parts` has the candidates so far, as pairs (rows, keys). `read` and `n_bytes` count all rows.
     parts: list[tuple[Block, np.ndarray]] = []
     capacity = MAX_SAMPLE_ROWS
     read = 0
-    size = 0
+    n_bytes = 0
     for block in blocks:
         # The first batch with a target decides the kind of the targets of all batches.
         kind = parts[0][0].y.kind if parts else None
@@ -712,8 +738,8 @@ def sample_rows_with_target(blocks: Iterable[Block], target_kind: str, progress:
         # If rows are wide, the capacity shrinks, so that the sample has at most MAX_SAMPLE_BYTES.
         parts.append((labelled, rng.random(labelled.rows)))
         read += labelled.rows
-        size += labelled.nbytes
-        capacity = min(capacity, max(1, MAX_SAMPLE_BYTES * read // max(size, 1)))
+        n_bytes += labelled.nbytes
+        capacity = min(capacity, max(1, MAX_SAMPLE_BYTES * read // max(n_bytes, 1)))
         # Each selection copies rows, so select only when twice the capacity is held.
         if sum(part.rows for part, _ in parts) > 2 * capacity:
             parts = _select_smallest_keys(parts, capacity)

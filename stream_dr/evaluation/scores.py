@@ -50,9 +50,10 @@ def standard_error(accuracy: float, rows: int) -> float:
 
 
 def weakness(accuracy: float, rows: int, most_frequent: float) -> str:
-    """Return that a model is no better than the most frequent label.
+    """Return a note on a model that is hardly better than a baseline.
 
-    The text is empty if the accuracy is more than two standard errors above the baseline.
+    The baseline always predicts the most frequent label. The note is "" if the accuracy is more
+    than two standard errors above the baseline.
 
     rows: number of tested rows.
     most_frequent: accuracy of always predicting the most frequent label.
@@ -79,6 +80,7 @@ class ClassScores:
         predicted_codes: (rows,) predicted label codes.
         n_labels: number of different labels so far. All label codes are below this number.
         """
+        # The confusion matrix counts rows by true label (first axis) and predicted label.
         # Labels that are new get a row and a column of zeros.
         size = max(n_labels, len(self._confusion))
         self._confusion = pad_to_shape(self._confusion, (size, size))
@@ -143,6 +145,7 @@ class LabelScores:
         self._exact_matches += int((true_label_masks == predicted_label_masks).all(1).sum())
         self._rows += len(true_label_masks)
 
+        # Histograms have BINS bins for scores from −1 to 1. The score 1 belongs to the last bin.
         # Number the bins of all labels consecutively, so that one bincount fills all histograms.
         labels = np.arange(true_label_masks.shape[1])
         levels = ((label_scores + 1.0) * (BINS / 2)).astype(np.int64)
@@ -208,6 +211,7 @@ class LabelScores:
         if n_labels > known:
             no_counts = np.zeros((n_labels - known, 3), np.int64)
             self._counts = np.vstack([self._counts, no_counts])
+            # Histograms of the scores of rows with the label (0), and of rows without the label (1).
             new = np.zeros((2, n_labels - known, BINS), np.int64)
             # No earlier row had the new label. Its score for each earlier row counts as −1.
             new[1, :, 0] = self._rows
@@ -247,10 +251,10 @@ class _OneSideOfSplit:
         self._held_out = held_out
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (position, Block) for after < position ≤ until.
+        """Yield events as pairs (position, Block).
 
-        The Block has only the held-out rows, or only the rows to learn, as `held_out` says. Events
-        without any of these rows are skipped.
+        Only events with after < position ≤ until are yielded. The Block has only the held-out rows,
+        or only the rows to learn, as `held_out` says. Events without any of these rows are skipped.
         """
         # Read also events up to `after`, so that each row gets the same random number every time.
         rng = np.random.default_rng(0)
@@ -311,7 +315,8 @@ def _score_on_source(estimator: Estimator, source: Source) -> float:
     rows: list[int] = []
     truth: list[Rows] = []
     predicted: list[Rows] = []
-    # Labels are scored batch by batch. R² needs the numbers of all batches together.
+    # Labels are scored batch by batch, and the accuracies are averaged over the rows.
+    # R² needs the numbers of all batches together.
     # `y.values` has the numbers, and is None if the targets are labels.
     for _, block in source.events():
         if block.y.values is None:

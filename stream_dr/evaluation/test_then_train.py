@@ -116,7 +116,12 @@ class NearestMean:
             self._means, self._others = label_presence_means(sample)
 
     def predict(self, Z: Rows) -> np.ndarray:
-        """Classify projected rows, as `Probe.predict` describes."""
+        """Predict the labels of projected rows Z (rows, components).
+
+        If rows have one label, returns label codes (rows,). If rows have several labels, returns
+        scores (rows, labels) in [−1, 1].
+        """
+        # Only if rows have several labels, there are means of the rows without each label.
         if self._others is None:
             return nearest_mean(Z, self._means)
 
@@ -144,8 +149,13 @@ class NearestNeighbours:
         self._k = min(n_neighbours, len(sample.y))
 
     def predict(self, Z: Rows) -> np.ndarray:
-        """Classify projected rows, as `Probe.predict` describes."""
+        """Predict the labels of projected rows Z (rows, components).
+
+        If rows have one label, returns label codes (rows,). If rows have several labels, returns
+        scores (rows, labels) in [−1, 1].
+        """
         # Find the k nearest sampled rows of each row (`near`), and sort them by distance.
+        # `neighbour_targets` has their targets in this order: (rows, k), or (rows, k, labels).
         distances = squared_distances(Z, self._sample.Z)
         near = np.argpartition(distances, self._k - 1, axis=1)[:, : self._k]
         order = np.argsort(np.take_along_axis(distances, near, 1), axis=1, kind="stable")
@@ -156,6 +166,7 @@ class NearestNeighbours:
         if self._sample.y.ndim == 2:
             return np.asarray(2.0 * neighbour_targets.mean(1) - 1.0)
 
+        # Count the votes (rows, labels): each neighbour votes for its label.
         votes = np.zeros((len(neighbour_targets), self._sample.labels))
         for rank in range(self._k):
             # Count a nearer neighbour's vote slightly more, to decide between equal votes.
@@ -182,21 +193,26 @@ class LinearProbe:
         self._constant: int | None = None
 
         self._model: LogisticRegression | Ridge
-        # With several labels a row, fit 1 for rows with the label and −1 for others. If there are
-        # no components, predict that no row has a label. With one label a row, then predict the
-        # most frequent label.
         Z = self._scale_columns(sample.Z)
         if self._multilabel and Z.shape[1]:
+            # Fit 1 for rows with the label, and −1 for rows without it.
             self._model = Ridge(alpha=1.0).fit(Z, 2.0 * sample.y - 1.0)
         elif self._multilabel:
+            # Without components, predict that no row has a label.
             self._constant = -1
         elif Z.shape[1] == 0 or len(np.unique(sample.y)) < 2:
+            # Without components, or with only one label, predict the most frequent label.
             self._constant = int(np.argmax(np.bincount(sample.y)))
         else:
             self._model = LogisticRegression(max_iter=1_000).fit(Z, sample.y)
 
     def predict(self, Z: Rows) -> np.ndarray:
-        """Classify projected rows, as `Probe.predict` describes."""
+        """Predict the labels of projected rows Z (rows, components).
+
+        If rows have one label, returns label codes (rows,). If rows have several labels, returns
+        scores (rows, labels) in [−1, 1].
+        """
+        # If nothing could be fitted, the same label code or score is predicted for every row.
         if self._constant is not None:
             shape = (Z.shape[0], self._labels) if self._multilabel else Z.shape[0]
             return np.full(shape, self._constant)
@@ -294,7 +310,8 @@ class RowSample:
             return
 
         # The reservoir cannot store rows of a table. It gets a row of zeros for each of them.
-        # `_tables` stores the table's rows whose numbers the reservoir has sampled.
+        # `_tables` stores the table's rows whose numbers the reservoir has sampled. Rows are numbered
+        # from the start of the stream, and `_reservoir.rows` is the number of rows so far.
         rows_before = self._reservoir.rows
         self._reservoir.add(Block(np.zeros((block.rows, 1))))
         numbers = self.sampled_row_numbers()
@@ -322,9 +339,9 @@ class RowSample:
         # Remove the rows that are no longer in the sample, because newer rows replaced them.
         sampled = []
         for numbers, rows in self._tables:
-            kept = np.flatnonzero(np.isin(numbers, reservoir.numbers))
-            if len(kept):
-                sampled.append((numbers[kept], rows.take(kept)))
+            remaining = np.flatnonzero(np.isin(numbers, reservoir.numbers))
+            if len(remaining):
+                sampled.append((numbers[remaining], rows.take(remaining)))
         self._tables = sampled
         return np.vstack([project(rows.X) for _, rows in self._tables])
 
@@ -530,9 +547,10 @@ class ShuffledSource:
         self._seed = seed
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield the batches with after < number ≤ until, as (number, Block).
+        """Yield batches in random order, as pairs (number, Block).
 
-        The batches are in random order, and numbered from 0 in this order.
+        The batches are numbered from 0 in this order. Only batches with after < number ≤ until are
+        yielded.
         """
         rng = np.random.default_rng(self._seed)
         blocks = [block for _, block in self._source.events()]
@@ -608,17 +626,25 @@ class _Evaluation:
             for probe in self._settings.probes:
                 self._count_predictions((name, probe), truth, self._probes[name, probe].predict(Z))
         if self._settings.baseline and self._projections:
-            # The baseline predicts the previous row's labels for each row. `_last_codes` has the
-            # label codes of the last row of the batch before.
-            previous = [self._last_codes, *truth[:-1]]
-            self._last_codes = truth[-1]
-            # The first row of the stream has no previous row. It gets the code 0, or no labels.
-            if self._schema.target_kind == "class":
-                first_codes = [codes[0] if codes else 0 for codes in previous]
-                predicted = np.array(first_codes, np.int64)
-            else:
-                predicted = np.where(self._label_array(previous), 1.0, -1.0)
-            self._count_predictions((NO_CHANGE, _NO_CHANGE_PROBE), truth, predicted)
+            self._count_baseline(truth)
+
+    def _count_baseline(self, codes_by_row: list[list[int]]) -> None:
+        """Count the baseline's correct predictions for a batch.
+
+        The baseline predicts the labels of the previous row for each row.
+
+        codes_by_row: list of label codes for each row.
+        """
+        # `_last_codes` has the label codes of the last row of the batch before.
+        previous = [self._last_codes, *codes_by_row[:-1]]
+        self._last_codes = codes_by_row[-1]
+        # The first row of the stream has no previous row. It gets the code 0, or no labels.
+        if self._schema.target_kind == "class":
+            first_codes = [codes[0] if codes else 0 for codes in previous]
+            predicted = np.array(first_codes, np.int64)
+        else:
+            predicted = np.where(self._label_array(previous), 1.0, -1.0)
+        self._count_predictions((NO_CHANGE, _NO_CHANGE_PROBE), codes_by_row, predicted)
 
     def fit_classifiers(self) -> None:
         """Solve every model, and fit classifiers on its projected sample.
@@ -632,8 +658,10 @@ class _Evaluation:
         numbers = self._sample.sampled_row_numbers().tolist()
         self._sample_truth = {number: self._sample_truth[number] for number in numbers}
         y = self._label_array(list(self._sample_truth.values()))
+        # Means of the learned rows with each label, and without each label (`others`).
         means, others = self._label_feature_means()
 
+        # A model that is None is the baseline of the rows' own columns, without a projection.
         for name, estimator in self._models.items():
             projection: Projection | _FirstColumnsProjection
             if estimator is None:
@@ -642,7 +670,8 @@ class _Evaluation:
                 projection = estimator.solve(self._accumulators[name].freeze())
             self._projections[name] = projection
 
-            # A linear projection maps class means of rows to class means of projected rows.
+            # A linear projection maps class means of rows to class means of projected rows. The kind
+            # "columns" returns the rows unchanged, so it is linear, too.
             # If the projection is not linear, pass None. Probes then use means of projected rows.
             Z = self._sample.project_sampled_rows(projection.apply)
             projected_means = None
@@ -657,11 +686,14 @@ class _Evaluation:
 
     def learn_and_sample(self, block: Block) -> None:
         """Let models learn a batch, and sample the batch's rows."""
+        # `_sample_truth` has the label codes of each row by the row's index in the stream. Rows that
+        # do not stay in the sample are removed later, by `fit_classifiers`.
         truth = self._label_codes_by_row(block)
         self._sample_truth.update(enumerate(truth, self.rows))
         if self._schema.target_kind == "class" and self._settings.baseline:
             self._all_codes.append(np.array([codes[0] for codes in truth], np.int32))
 
+        # `_moments` has the class means of all rows. Rows of a table are no numbers and have none.
         for accumulator in self._accumulators.values():
             accumulator.add(block)
         if not block.table:
@@ -674,7 +706,8 @@ class _Evaluation:
 
         n_unlabelled: number of rows without a target, for the scores of the baseline.
         """
-        # A model that was not solved yet has 0 components.
+        # A model that was not solved yet has 0 components. The baseline's scores also have figures
+        # on the stream: how often labels repeat, and how many rows have no label.
         scores = []
         for name in self._models:
             n_components = 0
@@ -703,11 +736,9 @@ class _Evaluation:
         - "unchanged": share of the rows with the same label as the previous row.
         - "by_chance": expected value of this share if the rows were in random order.
         """
-        # `_all_codes` has one array of label codes for each learned batch.
-        if self._all_codes:
-            codes = np.concatenate(self._all_codes)
-        else:
-            codes = np.zeros(0, np.int64)
+        # `_all_codes` has one array of label codes for each learned batch. The empty array is there
+        # because it may have none.
+        codes = np.concatenate([np.zeros(0, np.int64), *self._all_codes])
         if self._schema.target_kind != "class" or len(codes) < 2:
             return {}
         unchanged = codes[1:] == codes[:-1]
@@ -730,7 +761,8 @@ class _Evaluation:
         weights = block.weights
         self._schema, block = self._schema.extend(block._replace(weights=None))
         block = block._replace(weights=weights)
-        # At the first batch, check that all models can learn this kind of targets.
+        # At the first batch, check that all models can learn this kind of targets. A model that is
+        # None, a baseline, learns nothing. An estimator with no target kinds takes any targets.
         if not self._labels:
             for estimator in self._models.values():
                 if estimator is not None and estimator.target_kinds and block.y.kind not in estimator.target_kinds:
@@ -753,7 +785,8 @@ class _Evaluation:
         """
         # `cross` (features, labels) has the sum of the centred rows of each label. This sum
         # divided by the label's weight is the class mean minus `mean`. The rows without the label
-        # have the negative sum. For a weight of 0, inf times 0 gives the NaN.
+        # have the negative sum. `weight` is the weight of all rows.
+        # If no row has the label, or all rows have it, inf times 0 gives the NaN.
         moments = self._moments.freeze().centred()
         weights = moments.label_weights
         with np.errstate(invalid="ignore", divide="ignore"):

@@ -70,6 +70,8 @@ def _make_spec_function(
         """Check the map's parameters and return the map's spec."""
         return _checked_spec_of_map(map_class(*args, **kwargs))
 
+    # Give the function the name, docstring and signature that help() shows.
+    # `place` is the module and class of the map, where the parameters are described.
     spec.__name__ = spec.__qualname__ = map_name
     place = f"{map_class.__module__.rpartition('.')[2]}.{getattr(map_class, '__name__', map_name)}"
     usage = f">>> import stream_dr\n>>> {example}"
@@ -174,10 +176,14 @@ def feature_map(spec: Any) -> Any:
             values = json.loads(spec)
         except ValueError:
             values = None
+
+    # A value that is not a dict may be the name of a map. The error then proposes this name.
     name = values
+    is_spec = False
     if isinstance(values, dict):
         name = values.get("map")
-    if not isinstance(values, dict) or not isinstance(name, str) or name not in MAPS:
+        is_spec = isinstance(name, str) and name in MAPS
+    if not is_spec:
         meant = did_you_mean(name, MAPS)
         raise InvalidParameter(
             f"feature_map={spec!r}{meant}; it must be None or a dict whose 'map' is one of {', '.join(MAPS)}, as "
@@ -215,6 +221,7 @@ def spec_without_defaults(spec: Any) -> Any:
     if not isinstance(name, str) or name not in MAPS:
         return spec
     defaults = spec_of_map(MAPS[name]())
+    # Values are compared as text, so that 1, 1.0 and True differ.
     changed = {}
     for parameter, value in spec.items():
         is_default = parameter in defaults and repr(value) == repr(defaults[parameter])

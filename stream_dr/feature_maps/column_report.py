@@ -99,6 +99,8 @@ class TableReport(NamedTuple):
         Each column has one line. Many similar columns, such as the entries v0, v1 … of a vector,
         share one line.
         """
+        # `options` are arguments that would encode a column in another way.
+        # If no column has any, their title is left out.
         could_be = ""
         if any(c.options for c in self.columns):
             could_be = "could be"
@@ -164,6 +166,7 @@ def suitable_map_spec(rows: pa.RecordBatch, table_spec: dict[str, Any]) -> dict[
 
     Raises InvalidParameter.
     """
+    # Columns of the kinds LEFT_OUT, for example ids, are not encoded.
     report = describe(rows, table_spec)
     used = [column for column in report.columns if column.taken_for not in LEFT_OUT]
     if len(used) == 1 and used[0].taken_for == "text" and not report.problems:
@@ -195,13 +198,13 @@ def describe(rows: pa.RecordBatch | Iterable[pa.RecordBatch], spec: dict[str, An
     # Infer the kinds first, because text columns share a number of hashed words.
     inferred = {name: _infer_kind_from_batches(name, batches, table_map) for name in names}
     kinds = [kind for kind, _ in inferred.values()]
-    words = hashed_columns_per_text(table_map, kinds)
+    n_words = hashed_columns_per_text(table_map, kinds)
 
     # Report each column, with its statistics and its problem.
     columns = []
     statistics = []
     for name in names:
-        report, column, problem = _report_column(name, batches, inferred[name], table_map, words)
+        report, column, problem = _report_column(name, batches, inferred[name], table_map, n_words)
         columns.append(report)
         statistics.append(column)
         if problem:
@@ -216,7 +219,7 @@ def describe(rows: pa.RecordBatch | Iterable[pa.RecordBatch], spec: dict[str, An
 
 
 def _unknown_column_problems(table_map: Table, names: list[str]) -> list[str]:
-    """Return a problem for each parameter that names a column which does not exist."""
+    """Return problems of parameters that name unknown columns."""
     # A column that several parameters name is reported once.
     asked = {}
     for option in ("one_hot", "hash", "drop", "keep", "as_"):
@@ -230,7 +233,10 @@ def _unknown_column_problems(table_map: Table, names: list[str]) -> list[str]:
 
 
 def _table_map_of_spec(spec: dict[str, Any]) -> Table:
-    """Return a Table map with the parameters of a spec of the map `table` or `text`."""
+    """Return the Table map that encodes columns as a spec says.
+
+    spec: spec of the map `table` or `text`. Without a name, of the map `table`.
+    """
     parameters = {name: value for name, value in spec.items() if name != "map"}
     if spec.get("map") != "text":
         return Table(**parameters)
@@ -252,12 +258,16 @@ def _infer_kind_from_batches(name: str, batches: list[pa.RecordBatch], table_map
     batches: batches of the table. A later batch may lack the column.
     table_map: map with the kinds that the user declares.
     """
-    inferred = "", ""
+    # The kind is "" while the column has no value.
+    kind = ""
+    reason = ""
     for batch in batches:
         column = find_column(batch, name)
-        if column is not None and not inferred[0]:
-            inferred = kind_and_reason(name, column, table_map)
-    return inferred
+        if column is not None:
+            kind, reason = kind_and_reason(name, column, table_map)
+        if kind:
+            break
+    return kind, reason
 
 
 def _report_column(
@@ -274,24 +284,28 @@ def _report_column(
     table_map: map by which the column is encoded.
     n_hashed_words: number of hashed words, if the column is a text.
     """
+    # `column` has the statistics, and `width` is the number of numeric columns that encode it.
     kind, why = inferred
     column = TableColumn(name)
     width = 0
     problem = ""
-    values = set[object]()
+    distinct = set[object]()
     missing = 0
 
-    # Count the values of each batch, and add them to the statistics until the first error.
+    # Count the distinct and the missing values of all batches.
+    # Add the values to the statistics until the first error.
     for batch in batches:
-        given = find_column(batch, name)
-        if given is None:
+        array = find_column(batch, name)
+        if array is None:
             continue
-        read = column_values(given)
-        if read.has_texts:
-            values.update(read.labels)
+        values = column_values(array)
+        if values.has_texts:
+            distinct.update(values.labels)
         else:
-            values.update(read.values[~read.missing].tolist())
-        missing += given.null_count
+            distinct.update(values.values[~values.missing].tolist())
+        missing += array.null_count
+
+        # The statistics get their kind once. A kind that is not encoded has no further statistics.
         if kind and not column.kind:
             column, width = start_column(column, kind, n_hashed_words, width)
         if problem or not column.is_encoded:
@@ -304,7 +318,7 @@ def _report_column(
 
     description = _describe_encoding(column, table_map)
     options = _argument_texts_changing_encoding(column)
-    report = ColumnReport(name, kind, why, description, width, len(values), missing, options)
+    report = ColumnReport(name, kind, why, description, width, len(distinct), missing, options)
     return report, column, problem
 
 
@@ -315,6 +329,9 @@ def _describe_encoding(column: TableColumn, table_map: Table) -> str:
     """
     if not column.is_encoded:
         return ""
+
+    # `hashed` and `missing` of a column are indices of mapped columns, or −1 if there are none.
+    # `places` are the indices of the mapped columns of its values.
     parts = []
     missing = "missing"
     if column.kind == "category":
@@ -343,16 +360,20 @@ def _argument_texts_changing_encoding(column: TableColumn) -> tuple[str, ...]:
     They are arguments of the feature map `table`, which the report on the column shows. Some
     change the column's kind, and with it the encoding.
     """
+    # Write the values of the arguments as JSON: a list of names, or a dict of a name to a kind.
     name = column.name
     kind = column.kind
     named = _as_json([name])
     text = _as_json({name: "text"})
     category = _as_json({name: "category"})
+
+    # Ids and constants are left out, unless the argument `keep` names them.
     if kind in ("id", "constant"):
         return (f"keep={named}",)
     if not column.is_encoded:
         return ()
 
+    # If some categories are hashed, all could have their own column, and the other way round.
     drop = f"drop={named}"
     if kind == "category":
         option = "hash"

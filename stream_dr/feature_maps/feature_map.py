@@ -125,7 +125,8 @@ def draw_uniforms(seed: int, purpose_id: int, first_index: int, n_indices: int, 
     n_indices: number of indices.
     draws_per_index: number of random numbers for each index.
     """
-    # The generator draws blocks of four numbers. Each index has its own blocks.
+    # The generator draws blocks of four numbers. Each index has its own blocks, as many as it needs
+    # (rounded up). The generator counts blocks, so it starts directly at the first index's block.
     blocks = -(-draws_per_index // 4)
     width = 4 * blocks
     key = (seed % 2**64) | (purpose_id << 64)
@@ -133,6 +134,7 @@ def draw_uniforms(seed: int, purpose_id: int, first_index: int, n_indices: int, 
     drawn = philox.random_raw(n_indices * width).reshape(n_indices, width)
 
     # Take the 53 highest bits of each number, as many as a float64 represents.
+    # Half a step is added, so that no result is 0 or 1.
     high = drawn[:, :draws_per_index] >> np.uint64(11)
     return (high.astype(np.float64) + 0.5) * 2.0**-53
 
@@ -220,6 +222,8 @@ def matern(squared_distances: np.ndarray, gamma: float, nu: float) -> np.ndarray
     gamma: parameter γ. For ν → ∞ the kernel is the RBF kernel exp(−γ|x − x'|²).
     nu: smoothness ν.
     """
+    # For the distance d, let s = √(4νγ) d. The kernel is 2^(1−ν) / Γ(ν) · s^ν · K_ν(s), where K_ν is
+    # the modified Bessel function. Compute its logarithm, because the factors may overflow.
     s = np.sqrt(4.0 * nu * gamma * squared_distances)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         constant = (1.0 - nu) * np.log(2.0) - gammaln(nu)
@@ -227,7 +231,7 @@ def matern(squared_distances: np.ndarray, gamma: float, nu: float) -> np.ndarray
         logarithm = constant + nu * np.log(s) + np.log(kve(nu, s)) - s
         values = np.exp(logarithm)
 
-    # The Bessel function overflows for rows near each other, whose kernel is 1.
+    # Where this fails, take the limit: 1 for rows near each other, 0 for rows far from each other.
     limits = np.where(s < 1.0, 1.0, 0.0)
     computed = np.isfinite(values) & (s > 0.0)
     return np.where(computed, values, limits)

@@ -133,6 +133,8 @@ class RandomFourier(FeatureMap):
 
         X: (rows, features), the first rows of the stream.
         """
+        # If γ makes the kernel of two rows at the median distance small, propose another γ.
+        # The proposed γ solves exp(−γ · distance) = ½.
         gamma = float(self.gamma or 0.0)
         distance = _median_distance(X, self.kernel)
         if self.kernel == "matern":
@@ -165,6 +167,7 @@ class RandomFourier(FeatureMap):
 
     def check(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
+        # Half of the features are cosines and half are sines, so their number is even.
         n = self.n_features
         gamma = self.gamma
         if not is_integer_within(n, 2, 2**31 - 1) or n % 2:
@@ -193,6 +196,10 @@ class RandomFourier(FeatureMap):
         n_stream_features: number of features of the stream so far.
         names: not used.
         """
+        # Let ω be the D/2 columns of `omega` (features, D/2). The features of a row x are
+        # √(2/D) cos ωᵀx and √(2/D) sin ωᵀx.
+        # Orthogonal frequencies depend on the number of features, so all of the stream are drawn.
+        # `omega` may have rows for later features than X has, which are cut off.
         n_features = X.shape[1]
         if self.orthogonal:
             n_features = n_stream_features
@@ -237,6 +244,9 @@ def frequencies(fourier_map: RandomFourier, n_features: int) -> np.ndarray:
     fourier_map: the map. Its gamma must be a number.
     n_features: number of features of the rows before mapping.
     """
+    # The distribution of the frequencies is the Fourier transform of the kernel: normal for the RBF
+    # kernel, multivariate t for the Matérn kernel, and Cauchy for the Laplace kernel.
+    # SPECTRUM and FREEDOM identify the uses of random numbers, which must differ.
     half = fourier_map.n_features // 2
     seed = fourier_map.seed
     gamma = float(fourier_map.gamma)  # type: ignore[arg-type]
@@ -311,7 +321,8 @@ def _draw_orthogonal_frequencies(n_features: int, n_frequencies: int, seed: int)
     if not n_features:
         return np.zeros((0, n_frequencies))
 
-    # Draw blocks of orthogonal columns of length 1.
+    # Draw blocks of orthogonal columns of length 1, each block with its own random numbers.
+    # Without the signs of R's diagonal, not all directions of Q would be equally likely.
     blocks = []
     for b, start in enumerate(range(0, n_frequencies, n_features)):
         size = min(n_features, n_frequencies - start)

@@ -74,10 +74,10 @@ class Hashing(FeatureMap):
             used, indices = np.unique(X.indices, return_inverse=True)
             X = sp.csr_matrix((X.data, indices, X.indptr), shape=(X.shape[0], len(used)))
             numbers = map(str, used.tolist())
-            table = _name_hashing_matrix(self, numbers)
+            hashing_matrix = _name_hashing_matrix(self, numbers)
         else:
-            table = cached_name_hashing_matrix(self, tuple(names))
-        hashed = sp.csr_matrix(X @ table)
+            hashing_matrix = cached_name_hashing_matrix(self, tuple(names))
+        hashed = sp.csr_matrix(X @ hashing_matrix)
         hashed.sum_duplicates()
         return hashed
 
@@ -103,6 +103,7 @@ def _name_hashing_matrix(hashing: Hashing, names: Iterable[str]) -> sp.csr_matri
     from sklearn.feature_extraction import FeatureHasher
 
     hasher = FeatureHasher(hashing.n_features, input_type="string", alternate_sign=hashing.alternate_sign)
+    # FeatureHasher hashes lists of words, at least one list. Each name is a list of one word.
     words = [[name] for name in names]
     if words:
         return hasher.transform(words).tocsr()
@@ -120,7 +121,8 @@ def dicts_to_sparse_rows(dicts: Sequence[Mapping[Hashable, Any]]) -> tuple[sp.cs
     becomes 0 or 1. A string value v of feature f becomes the feature "f=v" with value 1. Raises
     InvalidRows.
     """
-    places: dict[str, int] = {}
+    # `column_of` has the column of each name so far. The other lists are the arrays of a CSR matrix.
+    column_of: dict[str, int] = {}
     indptr = [0]
     indices: list[int] = []
     values: list[float] = []
@@ -137,12 +139,13 @@ def dicts_to_sparse_rows(dicts: Sequence[Mapping[Hashable, Any]]) -> tuple[sp.cs
                 raise InvalidRows(
                     f"row {i}, feature {key!r} is {value!r}; values must be numbers, strings or bools."
                 ) from e
-            column = places.setdefault(name, len(places))
+            column = column_of.setdefault(name, len(column_of))
             indices.append(column)
             values.append(number)
         indptr.append(len(indices))
 
+    # A row may have a column twice, because different keys (1 and "1") may have one name.
     data = np.asarray(values, dtype=np.float64)
-    matrix = sp.csr_matrix((data, indices, indptr), shape=(len(dicts), len(places)))
+    matrix = sp.csr_matrix((data, indices, indptr), shape=(len(dicts), len(column_of)))
     matrix.sum_duplicates()
-    return matrix, tuple(places)
+    return matrix, tuple(column_of)

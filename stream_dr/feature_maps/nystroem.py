@@ -121,6 +121,8 @@ class Landmarks(NamedTuple):
         n_features: number of features.
         max_landmarks: largest number of landmarks.
         """
+        # Of the first `seen` rows of the stream, `picked` were drawn. Some of them became landmarks.
+        # `factor` (m, m) is the Cholesky factor of the kernel matrix of the m landmarks.
         check_field_equals(self, "n_features", n_features)
         check_within(self, 0, ROW_COUNT_LIMIT, "seen", "picked")
         m = min(len(self.factor), max_landmarks)
@@ -215,6 +217,7 @@ class Nystroem(FeatureMap):
 
     def check(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
+        # A bool would pass as an int, and a string as a Sequence.
         if isinstance(self.landmarks, bool | str) or not isinstance(self.landmarks, int | np.integer | Sequence):
             raise InvalidParameter(f"landmarks={self.landmarks!r} of nystroem; it must be a number or a list of rows.")
         if not 1 <= self.max_landmarks <= MOST_LANDMARKS:
@@ -275,6 +278,7 @@ class Nystroem(FeatureMap):
         landmarks: landmarks so far.
         block: the batch.
         """
+        # `landmarks.indices` is None if the landmarks are dense. Only sparse landmarks may get wider.
         width = max(landmarks.n_features, block.features)
         if not self.draws_landmarks:
             if landmarks.indices is None and width > landmarks.n_features:
@@ -303,6 +307,8 @@ class Nystroem(FeatureMap):
         """
         from scipy.linalg import solve_triangular
 
+        # With the Cholesky factor L of the landmarks' kernel matrix (`landmarks.factor`), and a row's
+        # kernel values k with the n landmarks, the row's coordinates are L⁻¹ k.
         out = np.zeros((X.shape[0], self.max_landmarks))
         n = len(landmarks.factor)
         if n and X.shape[0]:
@@ -367,17 +373,22 @@ class Nystroem(FeatureMap):
         landmarks: landmarks so far.
         block: the batch.
         """
+        # `picked` counts the drawn rows among the first `first` rows of the stream.
+        # Once there are all landmarks (rows of `factor`), no further row is drawn.
         picked = landmarks.picked
         first = self.first or self.max_landmarks
         if len(landmarks.factor) == self.max_landmarks:
             return np.zeros(0, dtype=np.int64), picked
 
+        # While some of the first rows remain, a row is drawn with the probability
+        # (number of rows still to draw) / (number of remaining rows). Later rows are always drawn.
         draws = draw_uniforms(self.seed, _LANDMARK_DRAW, landmarks.seen, block.rows)[:, 0]
         chosen = []
         for i in range(block.rows):
             remaining = first - landmarks.seen - i
             if remaining > 0:
-                if draws[i] * remaining >= self.max_landmarks - picked:
+                is_drawn = draws[i] * remaining < self.max_landmarks - picked
+                if not is_drawn:
                     continue
                 picked += 1
             # A row of weight 0 counts as drawn, but does not become a landmark.
@@ -409,6 +420,7 @@ def parse_landmark_rows(landmarks: Any) -> Rows:
 
     landmarks: landmarks as an array, sparse matrix, table or lists.
     """
+    # A sparse row is a dict of its column indices and values. as_rows takes the other forms.
     try:
         if any(isinstance(row, Mapping) for row in landmarks):
             lengths = [len(row["indices"]) for row in landmarks]
@@ -431,6 +443,7 @@ def landmarks_to_json(landmarks: Any) -> int | list[Any]:
     """
     if isinstance(landmarks, int | np.integer):
         return int(landmarks)
+    # Landmarks with a dict are sparse rows that already are as in a spec.
     if isinstance(landmarks, Sequence) and any(isinstance(row, Mapping) for row in landmarks):
         return list(landmarks)
     try:

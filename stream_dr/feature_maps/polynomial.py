@@ -101,6 +101,8 @@ class Polynomial(FeatureMap):
 
         Raises NotFinite if a product is too large.
         """
+        # Sparse rows may lack the stream's last features. The kernel (γ xᵀy + coef0)^degree has the
+        # factor γ, so each of the two rows is multiplied by √γ.
         if sp.issparse(X):
             X = pad_with_zero_columns(X, max(n_stream_features, X.shape[1]))
         X = X.astype(np.float64, copy=False) * np.sqrt(self.gamma)
@@ -135,13 +137,16 @@ class Polynomial(FeatureMap):
         rows = X
         if sp.issparse(X):
             rows = X.toarray()
+        # The constant coef0 of the kernel acts like one more feature of the value √coef0.
         if self.coef0:
             constant = np.full((len(rows), 1), np.sqrt(self.coef0))
             rows = np.hstack([rows, constant])
-        places, factors = _product_factors(rows.shape[1], self.degree)
-        out = np.broadcast_to(factors, (len(rows), len(factors))).copy()
-        for column in places.T:
-            out *= rows[:, column]
+
+        # Start from the weights (products,), and multiply by one feature of each product at a time.
+        factors, weights = _product_factors(rows.shape[1], self.degree)
+        out = np.broadcast_to(weights, (len(rows), len(weights))).copy()
+        for features in factors.T:
+            out *= rows[:, features]
         return out
 
     def _tensor_sketch(self, X: Rows) -> np.ndarray:
@@ -152,10 +157,12 @@ class Polynomial(FeatureMap):
 
         X: (rows, features). The caller has multiplied X by √γ.
         """
+        # The Fourier transform of a convolution (`spectrum`) is the product of the transforms.
+        # `constant` is the sketch of the kernel's constant coef0.
         spectrum: np.ndarray | float = 1.0
         for t in range(self.degree):
-            table, constant = _draw_sketch(self, t, X.shape[1])
-            sketch = X @ table
+            sketch_matrix, constant = _draw_sketch(self, t, X.shape[1])
+            sketch = X @ sketch_matrix
             if sp.issparse(sketch):
                 sketch = sketch.toarray()
             spectrum = spectrum * np.fft.rfft(sketch + constant)
@@ -174,17 +181,18 @@ def _product_factors(n_features: int, degree: int) -> tuple[np.ndarray, np.ndarr
     degree: number of factors of each product.
     """
     every = chain.from_iterable(combinations_with_replacement(range(n_features), degree))
-    places = np.fromiter(every, dtype=np.int64).reshape(-1, degree)
+    factors = np.fromiter(every, dtype=np.int64).reshape(-1, degree)
 
     # `orders` counts the orders in which the factors of each product can be written.
-    # Equal factors are neighbours in `places`. n equal factors divide the number of orders by n!.
-    orders = np.full(len(places), float(factorial(degree)))
-    run = np.ones(len(places))
+    # Equal factors are neighbours in `factors`. n equal factors divide the number of orders by n!.
+    # `run` counts the equal factors up to column j, so that orders is divided by 1, 2, …, n.
+    orders = np.full(len(factors), float(factorial(degree)))
+    run = np.ones(len(factors))
     for j in range(1, degree):
-        repeats = places[:, j] == places[:, j - 1]
+        repeats = factors[:, j] == factors[:, j - 1]
         run = np.where(repeats, run + 1.0, 1.0)
         orders /= run
-    return places, np.sqrt(orders)
+    return factors, np.sqrt(orders)
 
 
 @lru_cache(maxsize=16)
@@ -201,14 +209,16 @@ def _draw_sketch(sketched_map: Polynomial, sketch_number: int, n_features: int) 
         sketch.
     n_features: number of features of the rows before mapping.
     """
+    # Each feature has two random numbers in (0, 1): one for its column and one for its sign.
     # Row 0 is drawn for the constant √coef0.
     size = sketched_map.n_features
     drawn = draw_uniforms(sketched_map.seed, SKETCH + 100 * sketch_number, 0, n_features + 1, 2)
-    places = (drawn[:, 0] * size).astype(np.int64)
+    columns = (drawn[:, 0] * size).astype(np.int64)
     signs = np.where(drawn[:, 1] < 0.5, -1.0, 1.0)
 
-    one_per_row = np.arange(n_features + 1)
-    table = sp.csr_matrix((signs[1:], places[1:], one_per_row), shape=(n_features, size))
+    # The row starts 0, 1, 2, … mean one entry per row.
+    row_starts = np.arange(n_features + 1)
+    sketch = sp.csr_matrix((signs[1:], columns[1:], row_starts), shape=(n_features, size))
     constant = np.zeros(size)
-    constant[places[0]] = signs[0] * np.sqrt(sketched_map.coef0)
-    return table, constant
+    constant[columns[0]] = signs[0] * np.sqrt(sketched_map.coef0)
+    return sketch, constant

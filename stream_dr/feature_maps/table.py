@@ -87,9 +87,13 @@ class TableState(NamedTuple):
             actual = f"{len(names)} columns"
             raise field_error(self, "columns", actual, "of distinct names, and one of a map of texts")
 
+        # The column of a map of texts has the kind "text", or "" before its first value.
         kinds = None
         if isinstance(table_map, Text):
             kinds = ("", "text")
+
+        # The indices of all mapped columns together must be 0 to width − 1, each once.
+        # The empty array is there because a table may have no column.
         parts = [np.zeros(0, dtype=np.int64)]
         for column in self.columns:
             column.check(table_map, kinds)
@@ -150,10 +154,12 @@ class Table(TableMap):
 
         n_input_columns: number of columns of the table.
         """
-        # A column has at most this many numeric columns, and one that marks missing values.
+        # A column has at most `most` numeric columns, and one that marks missing values.
+        # The most without categories are 7 of a time: the number, and sine and cosine of 3 cycles.
         most = max(7, self.max_categories + self.n_hashed, self.n_words or 0)
         if self.one_hot:
             most = max(most, MOST_ONE_HOT)
+        # Without n_words, all columns of texts together share WORDS_IN_ALL hashed words.
         total = n_input_columns * (most + 1)
         if n_input_columns and not self.n_words:
             total += WORDS_IN_ALL
@@ -161,13 +167,10 @@ class Table(TableMap):
 
     def check(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
-        for name in ("max_categories", "n_hashed", "n_words"):
+        for name, least in (("max_categories", 0), ("n_hashed", 1), ("n_words", 1)):
             value = getattr(self, name)
             if name == "n_words" and value is None:
                 continue
-            least = 1
-            if name == "max_categories":
-                least = 0
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= 2**20:
                 raise InvalidParameter(f"{name}={value!r} of table; it must be an integer from {least} to 1,048,576.")
         for name in ("one_hot", "hash", "drop", "keep"):
@@ -274,6 +277,7 @@ class Text(Words, TableMap):
 
         rows: rows of the table that has the column.
         """
+        # Unless the user names the column, it is the column "text", or the only column of strings.
         texts = [name for name, kind in table_kinds(rows).items() if kind in ("text", "category")]
         name = self.column
         if not name and "text" in texts:
@@ -324,15 +328,16 @@ def update_statistics(table_map: TableMap, state: TableState | None, rows: pa.Re
             if values is not None:
                 kind, _ = kind_and_reason(column.name, values, table_map)
         kinds[column.name] = kind
-    words = hashed_columns_per_text(table_map, kinds.values())
+    n_words = hashed_columns_per_text(table_map, kinds.values())
 
-    # Add the batch's values to the statistics of each column.
+    # Add the batch's values to the statistics of each column. A column that has just got its kind
+    # first gets its mapped columns. `width` is the number of mapped columns so far.
     width = state.width
     columns = []
     for column in state.columns:
         kind = kinds[column.name]
         if kind != column.kind:
-            column, width = table_columns.start_column(column, kind, words, width)
+            column, width = table_columns.start_column(column, kind, n_words, width)
         if column.is_encoded:
             converted = table_columns.read_column(column, rows)
             column, width = table_columns.update_column_statistics(column, converted, table_map, width, sign)
@@ -355,6 +360,9 @@ def mapped_columns_by_kind(state: TableState, table_map: TableMap) -> tuple[np.n
     state: statistics of the table.
     table_map: the map.
     """
+    # `places` of a column has the indices of the mapped columns that encode its values.
+    # `missing` is the index of the mapped column that marks missing values, −1 if there is none.
+    # SIZES has the kinds number, date and time.
     none = np.zeros(0, dtype=np.int64)
     numbers = [none]
     categories = [none]
@@ -401,6 +409,7 @@ def check_map_can_learn(feature_map: FeatureMap | None, rows: pa.RecordBatch) ->
     elif isinstance(feature_map, Text):
         feature_map.column_names(rows)
     else:
+        # Converting raises the error. The converted values are not needed.
         for name, kind in (feature_map.as_ or {}).items():
             table_columns.read_column(TableColumn(name, kind), rows)
 
@@ -427,7 +436,8 @@ def slices_within_memory_limit(table_map: TableMap, state: TableState, rows: pa.
     The rows of one slice are mapped at a time. A slice has fewer rows if the table has many
     columns or long texts, because each word takes memory.
     """
-    # Estimate the entries of a row. A word has at least one letter and one space.
+    # Estimate the entries of a row. A column of no text has at most 7, those of a time.
+    # A word has at least one letter and one space.
     most_words = table_map.words.n_features or WORDS_IN_ALL
     entries = 7 * len(state.columns)
     for column in rows.columns:
@@ -459,8 +469,9 @@ def map_table_rows(table_map: TableMap, state: TableState, rows: pa.RecordBatch)
     if not parts:
         return sp.csr_matrix(shape)
 
-    at, columns, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
-    X = sp.csr_matrix((numbers, (at, columns)), shape=shape)
+    # Each part has the row indices, the mapped columns and the values of a column's entries.
+    row_indices, columns, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
+    X = sp.csr_matrix((numbers, (row_indices, columns)), shape=shape)
     X.eliminate_zeros()
     X.sort_indices()
     return X
@@ -479,6 +490,8 @@ def count_unseen_by_row(table_map: TableMap, state: TableState, rows: pa.RecordB
         if column is None and not isinstance(table_map, Text):
             counts += ~column_values(values).missing
         elif column is not None and column.kind in ("category", "text"):
+            # `unseen` counts the unseen words or categories of each distinct text (`labels`).
+            # `values` has the index of each row's text.
             texts = table_columns.read_column(column, rows)
             unseen = table_columns.count_unseen(column, texts.labels, table_map)
             counts += unseen[texts.values] * ~texts.missing
@@ -547,6 +560,8 @@ def can_unlearn_exactly(feature_map: FeatureMap | None, state: TableState | None
         return True
     if state.mixed:
         return False
+    # `present` counts the rows with a value in the column. SIZES has the kinds of numbers and dates,
+    # whose missing values are filled.
     for column in state.columns:
         has_gaps = column.present < state.rows
         if feature_map.impute == "mean" and column.kind in SIZES and has_gaps:
@@ -571,18 +586,19 @@ def merge_table_states(table_map: TableMap, a: TableState, b: TableState) -> tup
     a, b: statistics of the two tables.
     """
     width = a.width
-    theirs = {column.name: column for column in b.columns}
-    if set(theirs) != set(a.names):
-        extra = min(set(theirs) ^ set(a.names))
+    columns_of_b = {column.name: column for column in b.columns}
+    if set(columns_of_b) != set(a.names):
+        extra = min(set(columns_of_b) ^ set(a.names))
         raise CannotMerge(f"only one of the states has a column {extra!r}: learn both with the same columns.")
 
     # Merge the columns by name.
-    # Two states may encode categories differently, if one state has hashed categories.
+    # Two states may encode categories differently (`mixed`), if one state has hashed categories.
+    # `places` is a dict from the index of each mapped column of `other` to its index after the merge.
     new_index = np.zeros(b.width, dtype=np.int64)
     columns = []
     mixed = a.mixed or b.mixed
     for column in a.columns:
-        other = theirs[column.name]
+        other = columns_of_b[column.name]
         different = column.kind == "category" and set(column.categories) != set(other.categories)
         hashed = column.hashed >= 0 or other.hashed >= 0
         mixed |= different and hashed

@@ -117,6 +117,7 @@ def weight_word_counts(
     """
     from sklearn.preprocessing import normalize
 
+    # Counts may be negative, because words may be hashed with a sign.
     rows = counts.copy()
     if settings.sublinear_tf:
         rows.data = np.sign(rows.data) * (np.log(np.abs(rows.data)) + 1.0)
@@ -281,7 +282,8 @@ class TableColumn(NamedTuple):
         check_one_of(self, "kind", kinds or ("", *SIZES, "category", "text", *LEFT_OUT))
         check_within(self, 0, ROW_COUNT_LIMIT, "present")
         check_within(self, -1, FEATURE_COUNT_LIMIT, "missing", "hashed")
-        if len(set(self.categories)) != len(self.categories) or (self.categories and self.kind != "category"):
+        repeated = len(set(self.categories)) < len(self.categories)
+        if repeated or (self.categories and self.kind != "category"):
             actual = f"{len(self.categories)} categories"
             raise field_error(self, "categories", actual, "distinct, of a column of categories")
 
@@ -292,6 +294,7 @@ class TableColumn(NamedTuple):
             most_words = table_map.words.n_features or WORDS_IN_ALL
             if not 1 <= n_counts <= most_words:
                 raise field_error(self, "places", f"{n_counts} words", f"from 1 to {most_words}")
+        # SIZES has the number of numeric columns (`places`) of a number, date or time.
         n_places = SIZES.get(self.kind, n_counts)
         check_dtype_and_shapes(self, np.int64, counts=(n_counts,), places=(n_places,))
         check_within(self, 0, ROW_COUNT_LIMIT, "counts")
@@ -348,6 +351,8 @@ def start_column(column: TableColumn, kind: str, n_hashed_words: int, width_so_f
     n_hashed_words: number of hashed words, if the kind is "text".
     width_so_far: number of numeric columns of the whole table so far.
     """
+    # SIZES has the number of numeric columns of a number, date or time. Categories get theirs later.
+    # A text has one for each hashed word, and a count of the documents with the word.
     n_counts = 0
     size = SIZES.get(kind, 0)
     if kind == "text":
@@ -374,12 +379,14 @@ def update_column_statistics(
     sign: 1 to add the values, −1 to remove them.
     """
     missing = values.missing
-    present = int(len(missing) - missing.sum())
+    n_missing = int(missing.sum())
+    present = len(missing) - n_missing
     if sign < 0 and present > column.present:
         raise CannotUnlearn(f"column {column.name} has {column.present} values; {present} cannot be taken out.")
 
+    # The first missing value that is added gets a numeric column of its own.
     column = column._replace(present=column.present + sign * present)
-    if column.missing < 0 and present < len(missing) and sign > 0:
+    if column.missing < 0 and n_missing and sign > 0:
         column = column._replace(missing=width_so_far)
         width_so_far += 1
 
@@ -387,10 +394,13 @@ def update_column_statistics(
     if column.kind == "category":
         return _update_category_statistics(column, values, table_map, width_so_far, sign)
     if column.kind == "text":
+        # `labels` are the distinct texts of the batch, and `values` has the index of each row's text.
         rows_of_text = np.bincount(values.values[~missing], minlength=len(values.labels))
         has_word = count_hashed_words(column.words(table_map), values.labels) != 0
         documents = (has_word.T @ rows_of_text).astype(np.int64)
         return column._replace(counts=column.counts + sign * documents), width_so_far
+
+    # A column without values has exactly the sum 0, without rounding errors of removed values.
     total = 0.0
     if column.present:
         batch_sum = float(values.values[~missing].sum())
@@ -432,8 +442,12 @@ def _category_entries(column: TableColumn, values: ColumnValues, table_map: Tabl
 
 
 def _word_entries(column: TableColumn, values: ColumnValues, table_map: TableMap) -> Entries:
-    """Return the entries of the weighted words of each row's text."""
-    # Each distinct text is hashed and weighted once.
+    """Return the entries of the weighted words of each row's text.
+
+    Entries are the row indices, column indices and values of a sparse matrix.
+    """
+    # Each distinct text (`labels`) is hashed and weighted once. `values` has the index of the text
+    # of each row.
     settings = column.words(table_map)
     counts = count_hashed_words(settings, values.labels)
     weights = weight_word_counts(settings, counts, column.counts, column.present)
@@ -444,7 +458,11 @@ def _word_entries(column: TableColumn, values: ColumnValues, table_map: TableMap
 
 
 def _number_entries(column: TableColumn, values: ColumnValues, table_map: TableMap) -> list[Entries]:
-    """Return the entries of numbers, dates or times, with missing values filled."""
+    """Return the entries of numbers, dates or times, with missing values filled.
+
+    Entries are the row indices, column indices and values of a sparse matrix.
+    """
+    # The first numeric column has the number itself, in every row.
     missing = values.missing
     if table_map.impute == "mean":
         fill = column.mean
@@ -454,7 +472,8 @@ def _number_entries(column: TableColumn, values: ColumnValues, table_map: TableM
     filled = np.where(missing, fill, values.values)
     parts = [(every, np.full(len(every), column.places[0]), filled)]
 
-    # Dates count in years since 2000. Cycles of a missing date have no entries.
+    # The other numeric columns are pairs, the sine and cosine of each cycle of a date (year, week, …).
+    # Values are years since 2000, and are converted to days since 1970. A missing date has no cycles.
     at = np.flatnonzero(~missing)
     date = values.values[at] * _YEAR + _EPOCH
     for i, (_, days) in enumerate(_CYCLES.get(column.kind, ())):
@@ -476,6 +495,8 @@ def category_places(column: TableColumn, categories: tuple[str, ...], table_map:
     categories: categories of the rows to map.
     table_map: the map.
     """
+    # Categories with a mapped column of their own are known. `hashed` is the index of the first
+    # column of hashed categories, or −1.
     known = dict(zip(column.categories, column.places.tolist(), strict=True))
     places = []
     for category in categories:
@@ -495,6 +516,7 @@ def count_unseen(column: TableColumn, texts: tuple[str, ...], table_map: TableMa
     """
     if column.kind == "category":
         return category_places(column, texts, table_map) < 0
+    # A hashed word is unknown if no learned text has a word with the same hash (its column).
     words = count_hashed_words(column.words(table_map), texts)
     unknown = words[:, column.counts == 0]
     return np.append(np.diff(unknown.indptr), 0)
@@ -523,6 +545,7 @@ def mapped_names_by_index(column: TableColumn, table_map: TableMap) -> dict[int,
         parts = [name]
         for cycle, _ in _CYCLES.get(column.kind, ()):
             parts += [f"{name} {cycle} sin", f"{name} {cycle} cos"]
+        # A column that is not encoded has a name, but no places.
         names = dict(zip(places, parts, strict=False))
 
     if column.hashed >= 0:
@@ -547,6 +570,7 @@ def read_column(column: TableColumn, rows: pa.RecordBatch) -> ColumnValues:
         values = missing_column(family, rows.num_rows)
     read = column_values(convert_column(column.name, values, family))
     if family == "date":
+        # Convert days since 1970 to years since 2000.
         return ColumnValues("number", (read.values - _EPOCH) / _YEAR)
     return read
 
@@ -554,12 +578,13 @@ def read_column(column: TableColumn, rows: pa.RecordBatch) -> ColumnValues:
 def merge_column_statistics(
     a: TableColumn, b: TableColumn, table_map: TableMap, width_so_far: int
 ) -> tuple[TableColumn, dict[int, int], int]:
-    """Merge the statistics that two states have of one column of a table.
+    """Merge two states' statistics of one column of a table.
 
     Returns three values:
 
     - The merged statistics.
-    - Index of each numeric column in b → index after the merge. Indices in a do not change.
+    - Dict from the index of each numeric column in b to its index after the merge. Indices in a do
+      not change.
     - Number of numeric columns of the whole table after the merge of this column.
 
     Numeric columns, which encode the column, are added at the end if only b has them. Raises
@@ -605,7 +630,16 @@ def merge_column_statistics(
 
 
 def _merge_categories(a: TableColumn, b: TableColumn, width_so_far: int) -> tuple[TableColumn, dict[int, int], int]:
-    """Merge the one-hot categories of a column, as `merge_column_statistics` does."""
+    """Merge the categories that have their own numeric column.
+
+    Numeric columns are the columns of mapped rows. Returns three values:
+
+    - Column `a` with the categories and counts of both columns.
+    - Dict from the index of each numeric column of `b` to its index after the merge.
+    - Number of numeric columns of the whole table after the merge.
+
+    width_so_far: number of numeric columns of the whole table so far.
+    """
     known = set(a.categories)
     new = [category for category in b.categories if category not in known]
     width = width_so_far + len(new)
@@ -614,11 +648,11 @@ def _merge_categories(a: TableColumn, b: TableColumn, width_so_far: int) -> tupl
 
     # Add the counts of `b` to the counts of the same categories.
     index_of = {category: i for i, category in enumerate(categories)}
-    at = [index_of[category] for category in b.categories]
+    indices_of_b = [index_of[category] for category in b.categories]
     counts = np.append(a.counts, np.zeros(len(new), dtype=np.int64))
-    np.add.at(counts, at, b.counts)
+    np.add.at(counts, indices_of_b, b.counts)
 
-    new_index = dict(zip(b.places.tolist(), places[at].tolist(), strict=True))
+    new_index = dict(zip(b.places.tolist(), places[indices_of_b].tolist(), strict=True))
     return a._replace(categories=categories, counts=counts, places=places), new_index, width
 
 
@@ -684,6 +718,8 @@ def _one_hot_categories(
         most = MOST_ONE_HOT
     room = max(0, most - len(column.categories))
 
+    # Long categories are not stored, so they are hashed. If the short ones do not all fit, rare
+    # categories are hashed, too.
     short = [label for label in new if len(label) <= MAX_NAME]
     if len(short) <= room:
         return short

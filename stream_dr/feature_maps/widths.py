@@ -69,24 +69,27 @@ def kind_and_reason(name: str, column: pa.Array, table_map: TableMap) -> tuple[s
     if first_values.kind == "category":
         return "category", "a category by its type"
 
-    # Recognise ids and constants.
+    # Recognise ids and constants, unless the user wants to keep the column.
     present = first_values.values[~first_values.missing]
     if not len(present):
         return "", "no value so far"
     distinct = len(np.unique(present))
     if name not in table_map.keep:
-        if distinct == 1 and len(present) == len(first_values.values) >= ENOUGH:
+        has_all = len(present) == len(first_values.values)
+        if distinct == 1 and has_all and len(present) >= ENOUGH:
             return "constant", "one value in every row"
         if distinct == len(present) and _is_distinct_id(name, first_values, distinct):
             return "id", "another value in every row"
 
-    # Strings are texts if they have many words and few repetitions.
+    # Values of other types than strings keep their kind. `values` says in words what they are.
     if first_values.kind != "text":
         kind = "number"
         if first_values.kind in SIZES:
             kind = first_values.kind
         values = {"boolean": "true or false", "integer": "whole numbers", "date": "dates", "time": "times"}
         return kind, values.get(first_values.kind, "numbers")
+
+    # Strings are texts if they have many words and few repetitions.
     words = _mean_word_count(first_values)
     if words >= WORDS and distinct > len(present) / 2:
         return "text", f"{words:.0f} words on average, mostly different"
@@ -99,10 +102,12 @@ def _note_on_number_words(texts: ColumnValues) -> str:
     The other texts, at most `MOST_WORDS`, may be words for missing values, such as "?". The note
     proposes to declare them with --missing. It is "" for any other column.
     """
+    # `labels` are the distinct texts. Some must be numbers, and a few must be other words.
     words = [text for text in texts.labels if not _is_number(text)]
     if not 0 < len(words) <= MOST_WORDS or len(words) == len(texts.labels):
         return ""
 
+    # `present` has the index in `labels` of each row's text.
     is_word = np.array([text in words for text in texts.labels])
     present = texts.values[~texts.missing]
     share = 1.0 - float(is_word[present].mean())
@@ -155,6 +160,8 @@ def _looks_like_id(name: str, column: ColumnValues) -> bool:
     distinct = len(np.unique(values))
     if not _has_id_name(name):
         return distinct == len(values) and _is_distinct_id(name, column, distinct)
+
+    # Texts are indices, which are whole numbers, so only numbers are tested for fractions.
     has_fraction = column.kind != "text" and not np.all(values == np.floor(values))
     return not has_fraction and distinct > max(1, len(values) / 10)
 
@@ -263,7 +270,10 @@ def max_width_of_kinds(table_map: TableMap, kinds: dict[str, str]) -> int:
     """
     width = sum(_max_widths(table_map, kinds).values())
     if table_map.words.n_features:
+        # Each column of texts has its own hashed words, which are in the sum.
         return width
+
+    # All columns of texts share WORDS_IN_ALL hashed words.
     has_text = any((table_map.declared_kind(name) or kind) == "text" for name, kind in kinds.items())
     if has_text:
         width += WORDS_IN_ALL
@@ -299,6 +309,7 @@ def _max_kind_width(name: str, kind: str, table_map: TableMap) -> int:
     if name in table_map.one_hot:
         one_hot = MOST_ONE_HOT
     categories = one_hot + table_map.n_hashed
+    # Without a number of words for each text, the texts share hashed words. These are not counted.
     words = table_map.words.n_features
     sizes = SIZES | {"text": words, "category": categories, "": categories, "string": max(categories, words)}
     if kind in sizes:

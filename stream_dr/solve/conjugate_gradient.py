@@ -123,10 +123,11 @@ class BlockSolve(NamedTuple):
         """
         if features is None:
             features = len(self.directions)
+        # k right-hand sides are replaced by r0 columns. Their residual has a basis of r columns.
         r0, k = shape_of_checked_matrix(self, "expand")
         r = shape_of_checked_matrix(self, "basis")[1]
-        searched = shape_of_checked_matrix(self, "directions")[1]
-        check_dtype_and_shapes(self, np.float64, solution=(features, r0), directions=(features, searched))
+        n_directions = shape_of_checked_matrix(self, "directions")[1]
+        check_dtype_and_shapes(self, np.float64, solution=(features, r0), directions=(features, n_directions))
         check_dtype_and_shapes(self, np.float64, basis=(features, r), coefficients=(r, r0), expand=(r0, k))
         check_finite_arrays(self, "solution", "directions", "basis", "coefficients", "expand")
         check_at_least(self, 0.0, "size", "noise", "largest", "steps")
@@ -158,11 +159,13 @@ def start_block_solve(
     """
     # Replace the right-hand sides by orthonormal columns of the same span, and solve for these.
     # Multiplied by `values` and `expand`, these columns are the right-hand sides again.
+    # The largest singular value is the first, or 0 if there are no columns.
     vectors, values, expand = thin_svd(right_sides)
     rank = int(np.count_nonzero(values > RANK_CUT * values[:1].sum()))
     basis = np.ascontiguousarray(vectors[:, :rank])
 
     # Without a guess, the first step searches along the right-hand sides.
+    # A guess of zeros has no direction, and right-hand sides of zeros need no step.
     directions = basis
     guessing = False
     if guess_columns is not None and rank > 0 and np.any(guess_columns):
@@ -193,18 +196,22 @@ def advance_linear_solve(state: BlockSolve, matrix_times_directions: np.ndarray)
     if state.directions.shape[1] == 0:
         return state
 
-    # Compute how far the solution moves along each search direction (`step`).
-    # Then compute the factors of the new residual: right-hand sides minus matrix times solution.
+    # The old residual (right-hand sides minus A times solution) is Q C, with Q = `state.basis` and
+    # C = `state.coefficients`. With the search directions P, the solution changes by P step C.
+    # step = (PᵀAP)⁻¹ PᵀQ (`inverse` is (PᵀAP)⁻¹) makes the new residual orthogonal to P.
     inverse, largest = _directions_pseudo_inverse(state.directions, matrix_times_directions, state.largest)
     step = inverse @ (state.directions.T @ state.basis)
-    # The residual has no name here, so that its array is freed as soon as it is decomposed.
+
+    # The new residual is (Q − A P step) C. Its first factor has no name here, so that the array is
+    # freed as soon as it is decomposed.
     noise = state.noise * state.size
     basis, coefficients = _orthonormalise_residual(
         state.basis - matrix_times_directions @ step, state.coefficients, noise
     )
 
-    # Make the new search directions from the columns of the residual.
-    # Unless this step used a guess, make the new directions conjugate to the old directions.
+    # The new search directions P' are made from the new residual's basis.
+    # They are conjugate to the old directions (P'ᵀAP = 0). Only after a step along the caller's
+    # guess they are not, because conjugate gradient starts after this step.
     conjugate = basis
     if not state.guessing:
         shares = inverse @ (matrix_times_directions.T @ basis)
@@ -257,6 +264,7 @@ def second_stage_components(
     """
     if expansion is None:
         expansion = np.eye(right_sides.shape[1])
+    # `small` is W1ᵀ B. It is symmetric up to rounding errors, so only its symmetric part is used.
     small = expansion.T @ (first_stage_solution.T @ right_sides)
     values, vectors = np.linalg.eigh((small + small.T) / 2)
     values = values[::-1]
@@ -282,6 +290,7 @@ def largest_principal_angle(old_basis: np.ndarray, new_basis: np.ndarray) -> flo
         return 0.0
 
     # Compute the angle from its sine: cosines of small angles are inexact [Björck, Golub 1973].
+    # The sine is the largest singular value of the new basis's part outside the old space (`rest`).
     rest = new_basis - old_basis @ (old_basis.T @ new_basis)
     squared_sine = float(np.linalg.eigvalsh(rest.T @ rest)[-1])
     sine = np.sqrt(max(0.0, squared_sine))
@@ -324,8 +333,9 @@ def _orthonormalise_residual(
     second_factor: (r0, k), second factor of the residual.
     noise_norm: norm up to which a singular value is rounding error.
     """
-    basis, turn = tall_qr(first_factor)
-    second_factor = turn @ second_factor
+    # If no singular value of the residual is rounding error, nothing is dropped.
+    basis, triangular = tall_qr(first_factor)
+    second_factor = triangular @ second_factor
     if singular_values(second_factor).min(initial=np.inf) > noise_norm:
         return basis, second_factor
 

@@ -86,8 +86,7 @@ def scatter_sum_eigenpairs(
     The sum (features, features) is `between_weight` times the between-class scatter plus
     `total_scatter_weight` times the total scatter. Returns r eigenvectors (features, r) and their
     eigenvalues (r,), largest first. Eigenvalues may be negative. Those that are only rounding error
-    are dropped. Costs O(d³) time and O(d²) memory for d
-    features.
+    are dropped. Costs O(d³) time and O(d²) memory for d features.
 
     between_factor: (features, c), factor for c classes. `between_factor` times its transpose is
         the scatter between classes.
@@ -98,7 +97,8 @@ def scatter_sum_eigenpairs(
         rounding error.
     """
     matrix = between_weight * (between_factor @ between_factor.T) + total_scatter_weight * total_scatter
-    values, vectors = nonzero_indefinite_eigenpairs(matrix, abs(total_scatter_weight) * total_scatter_rounding_error)
+    rounding_error = abs(total_scatter_weight) * total_scatter_rounding_error
+    values, vectors = nonzero_indefinite_eigenpairs(matrix, rounding_error)
     return LoadingsAndEigenvalues(vectors, values)
 
 
@@ -122,6 +122,8 @@ def positive_scatter_sum_eigenpairs(
         rows.
     total_scatter_weight: weight of the total scatter, negative.
     """
+    # With F = `between_factor`, the sum of the scatter matrices is weight · F Fᵀ − diag(within).
+    # Without classes (c = 0) it has no positive eigenvalue.
     between_diagonal = np.einsum("ij,ij->i", between_factor, between_factor)
     within = -total_scatter_weight * np.maximum(total_scatter_diagonal - between_diagonal, 0.0)
     weight = between_weight + total_scatter_weight
@@ -140,6 +142,7 @@ def positive_scatter_sum_eigenpairs(
             between = between_factor @ (between_factor.T @ v)
             return np.asarray(weight * between - within * v)
 
+        # A fixed start vector makes the result repeatable.
         product = LinearOperator((d, d), matvec=multiply, dtype=np.float64)
         start = between_factor @ np.arange(1.0, c + 1.0)
         n_vectors = min(d, max(4 * c, 40))
@@ -166,7 +169,7 @@ that LPP or NPE minimises. The ridge is this share of the mean eigenvalue of X�
 def locality_projection(
     rows: Rows, A: SparseMatrix, B: SparseMatrix, n_components: int, gamma: float, unit_variance: bool = False
 ) -> Linear:
-    """Return the linear projection to the directions of smallest ratio.
+    """Return the projection to directions that minimise a ratio.
 
     Let X (r, features) be the r centred rows, A and B two matrices (r, r), and ρ a ridge. The
     ratio of a direction w (features,) is
@@ -198,8 +201,9 @@ def locality_projection(
     if total <= 0:
         return projection_without_components(mean)
 
-    # Choose the ridge.
-    # Scale the eigenproblem so that directions with small singular values lose no precision.
+    # Choose the ridge ρ. `total` is the sum of the eigenvalues of Xᵀ B X.
+    # Write directions as w = V diag(1 / scale) v. The numerator of the ratio is then vᵀ left v, and
+    # the denominator vᵀ right v. Directions with small singular values lose no precision.
     share = RIDGE / len(s) if r <= d and not gamma else len(s) * EPS
     ridge = max(gamma, share * total)
     scale = np.sqrt(s**2 + ridge)
@@ -239,16 +243,19 @@ def largest_eigenvalue_projection(
         If true, projected rows have variance 1 along every component. If false, the components
         are orthonormal.
     """
+    # The centred rows are X = U diag(s) Vᵀ. If all rows are equal, X is zero.
     mean = np.asarray(rows.mean(axis=0)).ravel()
     U, s, V = _centred_svd(rows, mean)
     if float(s @ s) < np.finfo(float).tiny:
         return projection_without_components(mean)
 
+    # The eigenvectors of Xᵀ L X are V times `vectors`, which are those of diag(s) Uᵀ L U diag(s).
     small = U.T @ multiply_by_matrix(U)
     values, vectors = np.linalg.eigh(_symmetric_part(s[:, None] * small * s))
     values = values[::-1][:n_components]
     vectors = vectors[:, ::-1][:, :n_components]
     if unit_variance:
+        # The rows' variance along V v is vᵀ diag(s)² v / r, for each column v of `vectors`.
         vectors = vectors * np.sqrt(rows.shape[0] / (s**2 @ vectors**2))
     return Linear(mean, with_fixed_signs(V @ vectors), values, "exact")
 
@@ -256,38 +263,42 @@ def largest_eigenvalue_projection(
 def _centred_svd(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the thin singular value decomposition of the centred rows.
 
-    Returns U (r, k), the k singular values, and V (features, k). Singular values that are only
-    rounding error are dropped.
+    Returns U (r, k), the k singular values s, and V (features, k). The centred rows are
+    U diag(s) Vᵀ. Singular values that are only rounding error are dropped.
 
     rows: (r, features), r rows before centring, dense or CSR.
     mean: (features,), mean of the rows, which is subtracted.
     """
+    # With more features than rows, the inner products of the rows (r, r) are the smaller matrix.
     r, d = rows.shape
-    if d <= r:
-        dense = rows
-        if sp.issparse(rows):
-            dense = rows.toarray()
-        U, s, Vt = thin_svd(dense - mean)
-        # Singular values up to `cut` are rounding error of the decomposition and of centring.
-        # The error of centring grows with the rows' distance from zero.
-        largest_mean = float(np.abs(mean).max(initial=0.0))
-        largest_value = float(s.max(initial=0.0))
-        cut = EPS * (r * largest_value + float(np.sqrt(r)) * largest_mean)
-        nonzero = s > cut
-        return U[:, nonzero], s[nonzero], Vt[nonzero].T
-    return _centred_svd_of_wide(rows, mean)
+    if d > r:
+        return _centred_svd_of_wide(rows, mean)
+
+    dense = rows
+    if sp.issparse(rows):
+        dense = rows.toarray()
+    U, s, Vt = thin_svd(dense - mean)
+
+    # Singular values up to `cut` are rounding error of the decomposition and of centring.
+    # The error of centring grows with the rows' distance from zero.
+    largest_mean = float(np.abs(mean).max(initial=0.0))
+    largest_value = float(s.max(initial=0.0))
+    cut = EPS * (r * largest_value + float(np.sqrt(r)) * largest_mean)
+    nonzero = s > cut
+    return U[:, nonzero], s[nonzero], Vt[nonzero].T
 
 
 def _centred_svd_of_wide(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Decompose centred rows with more features than rows.
 
-    Returns the decomposition as `_centred_svd` does. It is computed from the inner products of the
-    rows, so CSR rows are never made dense. Singular values that are only rounding error are
-    dropped.
+    Returns U (r, k), the k singular values s, and V (features, k). The centred rows are
+    U diag(s) Vᵀ. The decomposition is computed from the inner products of the rows, so CSR rows
+    are never made dense. Singular values that are only rounding error are dropped.
 
     rows: (r, features), r rows before centring, dense or CSR.
     mean: (features,), mean of the rows, which is subtracted.
     """
+    # Dense rows are centred here. CSR rows would become dense, so their products are centred below.
     r = rows.shape[0]
     if not sp.issparse(rows):
         rows = rows - mean
@@ -299,8 +310,8 @@ def _centred_svd_of_wide(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.n
     product = rows @ rows.T
     if sp.issparse(product):
         product = product.toarray()
-    column = product.mean(axis=0)
-    squares, U = np.linalg.eigh(product - column - column[:, None] + column.mean())
+    column_means = product.mean(axis=0)
+    squares, U = np.linalg.eigh(product - column_means - column_means[:, None] + column_means.mean())
     keep = squares > r * EPS * max(float(np.trace(product)), 0.0)
     U = U[:, keep]
     s = np.sqrt(squares[keep])

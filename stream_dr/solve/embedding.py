@@ -191,15 +191,17 @@ class Eigenmap(NamedTuple):
             near = np.argpartition(squared_distances, self.neighbours - 1, axis=1)[:, : self.neighbours]
             ends[np.arange(len(ends))[:, None], near] += 1.0
 
-        # Compute the weights of the edges between new rows and landmarks.
-        # `one_sided` is the weight of an edge if only one has the other as a neighbour.
-        # Divide a row's weights of the heat kernel by the largest, so that not all underflow to 0.
+        # Compute the weights (rows, r) of the edges. An edge of two ends has weight 1, and an edge of
+        # one end has weight `one_sided` (0.5 or 1). With a heat kernel (temperature t > 0), the weight
+        # is multiplied by exp(−d²/t) for the distance d. A row's smallest d² is subtracted first, so
+        # that not all weights underflow to 0. This changes no weighted mean.
         edges = np.minimum(self.one_sided * ends, 1.0)
         if self.temperature:
             nearest = squared_distances.min(axis=1, keepdims=True)
             nearest = np.where(np.isfinite(nearest), nearest, 0.0)
             edges *= np.exp((nearest - squared_distances) / self.temperature)
 
+        # A row without edges gets the coordinates 0.
         total = edges.sum(axis=1, keepdims=True)
         means: np.ndarray = (edges @ self.places) / np.where(total > 0, total, 1.0)
         return means / (1.0 - self.eigenvalues)
@@ -219,6 +221,7 @@ def laplacian_eigenmaps(
         the number of connected components of the graph.
     """
     # The components are eigenvectors number `first` to `last` - 1, by ascending eigenvalue.
+    # `parts` is the number of connected components of the graph.
     r = rows.shape[0]
     parts = int(connected_components(graph.weights, directed=False)[0])
     first = 0
@@ -341,8 +344,9 @@ class BarycentricProjection(NamedTuple):
         """
         near = np.argpartition(squared_distances, self.neighbours - 1, axis=1)[:, : self.neighbours]
         weights = barycentric_weights(rows, self.landmarks.rows, near, self.reg)
-        ends = np.arange(0, near.size + 1, near.shape[1])
-        sparse_weights = sp.csr_matrix((weights.ravel(), near.ravel(), ends), shape=squared_distances.shape)
+        # Row i of the CSR matrix (rows, r) has the weights of row i's nearest landmarks.
+        indptr = np.arange(0, near.size + 1, near.shape[1])
+        sparse_weights = sp.csr_matrix((weights.ravel(), near.ravel(), indptr), shape=squared_distances.shape)
         return np.asarray(sparse_weights @ self.places)
 
 
@@ -379,7 +383,8 @@ def locally_linear_embedding(
     alignment = lle_alignment_matrix(W)
     values, places = eigh(alignment.toarray(), subset_by_index=[parts, last - 1])
 
-    # The largest sum of a row's absolute entries bounds the eigenvalues.
+    # The largest sum of a row's absolute entries bounds the eigenvalues. Eigenvalues up to 32 · EPS
+    # of this bound are rounding errors. The factor 32 is a safety margin.
     bound = 32 * EPS * float(abs(alignment).sum(axis=1).max())
     count = int((values <= bound).sum())
     if count:
@@ -417,6 +422,8 @@ def barycentric_weight_matrix(
     codes = np.zeros(r) if class_codes is None else class_codes
     groups = [np.flatnonzero(codes == code) for code in np.unique(codes)]
 
+    # `near` (rows of the group, k) has the indices of each row's neighbours.
+    # A row that is alone in its group is its own neighbour.
     starts = []
     ends = []
     weights = []
@@ -429,8 +436,8 @@ def barycentric_weight_matrix(
         starts.append(np.repeat(group, near.shape[1]))
         ends.append(near.ravel())
         weights.append(barycentric_weights(rows[group], rows, near, reg).ravel())
-    places = (np.concatenate(starts), np.concatenate(ends))
-    return sp.csr_matrix((np.concatenate(weights), places), shape=(r, r))
+    row_and_column = (np.concatenate(starts), np.concatenate(ends))
+    return sp.csr_matrix((np.concatenate(weights), row_and_column), shape=(r, r))
 
 
 def lle_alignment_matrix(W: sp.csr_matrix) -> sp.csr_matrix:
@@ -460,7 +467,8 @@ def barycentric_weights(rows: Rows, landmarks: Rows, neighbour_indices: np.ndarr
     weights = np.empty((n, k))
 
     # Let G (k, k) be the inner products of a row's differences to its k landmarks. The closest
-    # mean has the weights w that minimise wᵀ G w and sum to 1: w is G⁻¹ 1, divided by its sum.
+    # mean has the weights w that minimise wᵀ G w and sum to 1: w is G⁻¹ times a vector of ones,
+    # divided by its sum. A row takes k differences of all features, and k · k inner products.
     # Handle the rows in chunks, so that temporary arrays have at most about SEARCH_CHUNK values.
     step = max(1, SEARCH_CHUNK // (k * max(k, landmarks.shape[1])))
     for start in range(0, n, step):

@@ -70,9 +70,10 @@ def means_by_class(Z: Rows, codes: np.ndarray, n_classes: int) -> np.ndarray:
     codes: (rows,), index of each row's class, from 0.
     n_classes: number of classes. The mean of a class without rows is NaN.
     """
+    # `indicator` (classes, rows) has a 1 where a row belongs to a class.
     rows = len(codes)
-    places = (codes, np.arange(rows))
-    indicator = sp.csr_matrix((np.ones(rows), places), shape=(n_classes, rows))
+    class_and_row = (codes, np.arange(rows))
+    indicator = sp.csr_matrix((np.ones(rows), class_and_row), shape=(n_classes, rows))
     sums = indicator @ Z
     if sp.issparse(sums):
         sums = sums.toarray()
@@ -329,8 +330,9 @@ def as_landmarks(rows: Rows) -> SampledLandmarks:
 
     rows: (r, features), the sampled rows, dense or CSR.
     """
-    # `same` is the squared distance up to which a row counts as equal to a landmark.
-    # The distance is not 0, because a feature map may return one row with different last digits.
+    # `same` is the squared distance up to which a row counts as equal to a landmark. It is not 0,
+    # because a feature map may return one row with different last digits. It is a tiny share of
+    # the mean squared distance of the landmarks from their medians.
     if not rows.shape[0]:
         medians = np.zeros(rows.shape[1])
         same = 0.0
@@ -354,8 +356,10 @@ def scale_to_unit_variance(coordinates: np.ndarray) -> np.ndarray:
     """
     if not len(coordinates):
         return coordinates
+    # The deviation of a constant component is only rounding error of its coordinates.
     deviations = coordinates.std(axis=0)
-    return coordinates / np.where(deviations > 1e-9 * np.abs(coordinates).max(axis=0), deviations, 1.0)
+    varies = deviations > 1e-9 * np.abs(coordinates).max(axis=0)
+    return coordinates / np.where(varies, deviations, 1.0)
 
 
 PlacementRule = Callable[[Rows, np.ndarray], np.ndarray]
@@ -382,13 +386,14 @@ def place_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, place_o
     """
     X = fit_sparse_width(X, landmarks.width)
     check_n_features(X.shape[1], landmarks.width)
+    # Without landmarks, all coordinates are 0. Without components, there are none.
     out = np.zeros((X.shape[0], places.shape[1]))
     if not places.size:
         return out
 
+    # `landmarks.middle` (features,) is subtracted from sparse rows, for accurate distances.
+    # `landmarks.same` is the squared distance up to which a row equals a landmark.
     for part, squared in squared_distance_chunks(X, landmarks.rows, landmarks.middle):
-        # A new row that equals its nearest landmark gets the landmark's coordinates.
-        # The function `place_other_rows` computes the coordinates of all other new rows.
         closest = squared.argmin(axis=1)
         same = squared[np.arange(len(closest)), closest] <= landmarks.same
         chunk = places[closest]
@@ -489,7 +494,7 @@ def neighbourhood_graph(
     k = min(n_neighbors, n_near)
     starts, ends, lengths, radii = _find_edges(rows, k, average, radius)
 
-    # Compute the weights of the edges.
+    # Compute the weights (edges,) from the squared lengths. A weight of 0 removes an edge.
     t = None
     weights = np.ones(len(lengths))
     if heat_kernel:
@@ -503,10 +508,10 @@ def neighbourhood_graph(
     graph = _symmetric_weights(directed, average)
     graph.eliminate_zeros()
     degrees = np.asarray(graph.sum(axis=1)).ravel()
-    counted = 0
+    n_others = 0
     if radius is None:
-        counted = k - 1 if average else k
-    return Graph(graph, degrees, radii, t, counted, one_sided)
+        n_others = k - 1 if average else k
+    return Graph(graph, degrees, radii, t, n_others, one_sided)
 
 
 def _find_edges(
@@ -521,6 +526,8 @@ def _find_edges(
     include_self: True to count a row as one of its own neighbours.
     radius: largest distance of neighbours, or None.
     """
+    # Either all rows have one radius, or a row's radius is the distance of its k-th neighbour.
+    # RADIUS_SLACK, just above 1, keeps this neighbour within the radius despite rounding errors.
     r = rows.shape[0]
     if radius is not None:
         starts, ends = landmark_index_pairs_within(rows, radius)
@@ -538,7 +545,11 @@ def _find_edges(
 
 
 def _symmetric_weights(directed: sp.csr_matrix, average: bool) -> sp.csr_matrix:
-    """Return weights of edges in both directions, from weights (r, r) in one."""
+    """Return edge weights that are equal in both directions.
+
+    directed: (r, r). Entry (i, j) is the weight if row j is a neighbour of row i, else 0.
+    average: True for the mean of the weights of the two directions. False for the larger weight.
+    """
     if average:
         return (0.5 * (directed + directed.T)).tocsr()
     return directed.maximum(directed.T).tocsr()

@@ -70,8 +70,9 @@ def align_components(
         cosines = np.zeros((0, p))
     order = _best_order(cosines, eigenvalues)
 
-    # Choose signs such that each component has a positive cosine with the previous component.
-    # If there is none or the cosine is 0, make the component's entry of largest size positive.
+    # `towards` (p,) has one number for each component, which the component's sign makes positive.
+    # It is the cosine with the previous component of the same index. If there is no such component
+    # or the cosine is 0, it is the component's entry of largest absolute value.
     shared = min(cosines.shape)
     towards = np.zeros(p)
     towards[:shared] = cosines[np.arange(shared), order[:shared]]
@@ -99,14 +100,18 @@ def orient_components(
         features) of the rows from which `projection` was solved. If not None, components of linear
         projections are compared by their correlation over these rows.
     """
-    now, before = _comparable_arrays(projection, previous)
-    if now is None:
+    # The arrays have a column for each component: loadings, or coordinates of landmarks.
+    # A projection with such an array can reorder its components.
+    columns, previous_columns = _comparable_arrays(projection, previous)
+    if columns is None:
         return projection
     orientable = cast(Orientable, projection)
-    by_product = None
+
+    # Only loadings can be multiplied by the scatter, which has a row for each feature.
+    scatter_product = None
     if linear_part_or_none(projection) is not None:
-        by_product = multiply_by_scatter
-    order, signs = align_components(now, orientable.eigenvalues, before, by_product)
+        scatter_product = multiply_by_scatter
+    order, signs = align_components(columns, orientable.eigenvalues, previous_columns, scatter_product)
     return orientable.orient_components(order, signs)
 
 
@@ -120,14 +125,16 @@ def place_previous_features(previous: Projection, projection: Projection) -> np.
     old = _mapped_column_names(previous)
     new = _mapped_column_names(projection)
     if old is None or new is None:
+        # Without names, a feature has the same index in both. Only linear projections have loadings.
         linear = linear_part_or_none(previous)
         n_features = 0 if linear is None else len(linear.loadings)
         return np.arange(n_features)
-    at = {name: number for number, name in enumerate(new)}
+
+    index_of = {name: index for index, name in enumerate(new)}
     for name in old:
         # A feature that only `previous` has gets the next free index.
-        at.setdefault(name, len(at))
-    return np.array([at[name] for name in old], dtype=np.int64)
+        index_of.setdefault(name, len(index_of))
+    return np.array([index_of[name] for name in old], dtype=np.int64)
 
 
 def move_rows(array: np.ndarray, new_indices: np.ndarray) -> np.ndarray:
@@ -178,10 +185,13 @@ def _comparable_arrays(projection: Projection, previous: Projection | None) -> _
         moved = move_rows(before.loadings, place_previous_features(previous, projection))
         return _ComparedColumns(now.loadings, moved[: len(now.loadings)])
 
+    # `places` are the coordinates of the landmarks, by which new rows are placed.
     embedding = _landmark_embedding(projection)
+    if embedding is None:
+        return _ComparedColumns(None, None)
     last = _landmark_embedding(previous)
-    if embedding is None or last is None:
-        return _ComparedColumns(embedding and embedding.places, None)
+    if last is None:
+        return _ComparedColumns(embedding.places, None)
     return _ComparedColumns(embedding.places, last.apply(embedding.landmarks.rows))
 
 
@@ -190,6 +200,7 @@ def _landmark_embedding(projection: Projection | None) -> Eigenmap | Barycentric
 
     Landmarks are sampled rows of the stream. The result is None for a projection of another kind.
     """
+    # A Mapped projection is a feature map, followed by a projection of the mapped rows (`inner`).
     inner = projection
     if isinstance(projection, Mapped):
         inner = projection.inner
@@ -216,11 +227,13 @@ def least_squares_map(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, flo
     new: (d, p) float64, p columns. If d and d' differ, the array with fewer rows is extended by
         rows of zeros.
     """
+    # Without columns in one of the arrays, nothing is mapped, so the error is the largest.
     old, new = pad_to_equal_rows(old, new)
     if not old.shape[1] or not new.shape[1]:
         return np.zeros((old.shape[1], new.shape[1])), 1.0
 
     # Scale the columns of `old` to length 1, so that long columns do not hide short ones.
+    # M solves the normal equations oldᵀ old M = oldᵀ new.
     scales = column_norms(old)
     scales[scales == 0] = 1.0
     gram = old.T @ old / np.outer(scales, scales)
@@ -254,6 +267,8 @@ def _best_order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     """
     from scipy.optimize import linear_sum_assignment
 
+    # With fewer than two previous components there is nothing to swap.
+    # Without one eigenvalue per component, it is unknown which swaps are allowed.
     q, p = cosines.shape
     order = np.arange(p)
     shared = min(q, p)
@@ -291,6 +306,7 @@ def _pairwise_cosines(
 
     # Compare columns by the correlation of the rows projected onto them.
     # Features of small variance, whose loadings are noisy, then have little influence.
+    # Of all correlations (q + p, q + p), the block [:q, q:] is between `old` and `new`.
     q = old.shape[1]
     return correlations_of_projected_rows(np.hstack([old, new]), multiply_by_scatter)[:q, q:]
 
@@ -343,6 +359,7 @@ def principal_angles(before: Projection, after: Projection) -> np.ndarray | None
     first, second = (tall_qr(loadings)[0] for loadings in pad_to_equal_rows(old.loadings, new.loadings))
 
     # Compute the cosine and the sine of each principal angle, in ascending order of the angles.
+    # The sines are the singular values of the smaller basis's part outside the larger space.
     cosines = np.clip(np.linalg.svd(first.T @ second, compute_uv=False), 0.0, 1.0)
     wide, narrow = (first, second) if first.shape[1] >= second.shape[1] else (second, first)
     outside = narrow - wide @ (wide.T @ narrow)

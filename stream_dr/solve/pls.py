@@ -62,16 +62,16 @@ def pls_rotations(
     largest = 0.0
     vectors: list[np.ndarray] = []
     loads: list[np.ndarray] = []
-    sizes: list[float] = []
+    sigmas: list[float] = []
 
     # Without this limit, one more component than there are features could pass the checks below.
     for _ in range(min(max_components, len(cross_sums))):
         # Set a row of S (summed feature-target products) to zero if the row is rounding error.
-        # The first left singular vector of S is the direction of largest covariance.
         S[np.linalg.norm(S, axis=1) <= cross_sum_noise] = 0.0
+        # The first left singular vector of S is the direction of largest covariance (`sigma`).
         left, values = left_singular_pairs(S)
         sigma = float(values[:1].sum())
-        if sigma <= _SMALLEST * max([sigma, *sizes]):
+        if sigma <= _SMALLEST * max([sigma, *sigmas]):
             break
 
         # Rows are projected by r, which is this vector made orthogonal to earlier loadings.
@@ -83,13 +83,12 @@ def pls_rotations(
         if t <= len(r) * EPS * largest * float(r @ r):
             break
 
-        # `largest` is the largest variance of the rows along a rotation so far.
-        # In later steps, a much smaller variance counts as rounding error.
+        # `largest` is the largest variance so far. Much smaller ones count as rounding error later.
         largest = max(largest, t / float(r @ r))
         # Compute this component's loading, and remove the component from S, the cross sums.
         load = c / t
         S -= np.outer(load, r @ S)
         vectors.append(r)
         loads.append(load)
-        sizes.append(sigma)
-    return np.array(vectors).reshape(len(vectors), len(cross_sums)).T, np.array(sizes) ** 2
+        sigmas.append(sigma)
+    return np.array(vectors).reshape(len(vectors), len(cross_sums)).T, np.array(sigmas) ** 2

@@ -125,13 +125,14 @@ def left_singular_pairs(matrix: np.ndarray) -> LeftSingularPairs:
 
     # If a large matrix has many more rows than columns, first try its columns' inner products.
     # The method with inner products is faster, but returns None if it is not accurate enough.
+    # For smaller matrices, the time of both methods is short.
     pairs = None
     if m > 8 * k and m * k * k > 10_000_000:
         pairs = _singular_pairs_by_gram(matrix)
     vectors, values = pairs or thin_svd(matrix)[:2]
 
     # Drop the singular values that are only rounding error.
-    smallest = max(m, k) * EPS * values[:1].sum()
+    smallest = max(m, k) * EPS * values[0]
     r = int(np.count_nonzero(values > smallest))
     return LeftSingularPairs(vectors[:, :r], values[:r])
 
@@ -148,18 +149,23 @@ def _singular_pairs_by_gram(matrix: np.ndarray) -> LeftSingularPairs | None:
       Smaller singular values count as zero and are dropped.
     * All singular values are zero.
     """
+    # `values` are squared singular values, so their limits are squares: 1e-10 = (1e-5)², and
+    # 1e-13 = (3e-7)². The result is None if a value is between the limits.
     values, vectors = np.linalg.eigh(matrix.T @ matrix)
     nonzero = np.flatnonzero(values > 1e-10 * values[-1])[::-1]
     if not len(nonzero) or np.count_nonzero(values > 1e-13 * values[-1]) > len(nonzero):
         return None
 
+    # If the singular values (`roots`) are of similar size, they have lost hardly any digits.
     roots = np.sqrt(values[nonzero])
     left = matrix @ (vectors[:, nonzero] / roots)
     if roots[-1] > 0.1 * roots[0]:
         return LeftSingularPairs(left, roots)
 
-    # Small singular values have lost digits, so the vectors are only nearly orthogonal.
-    # Correct them by their own inner products, in place because the array may be large.
+    # Small singular values have lost digits, so the vectors `left` are only nearly orthogonal.
+    # Their inner products are L Lᵀ (`lower`), so left L⁻ᵀ is orthogonal. With the decomposition
+    # Lᵀ diag(roots) = u diag(s) vᵀ, the matrix has the left singular vectors left L⁻ᵀ u.
+    # Compute these in place, 4,096 rows at a time, because the array may be large.
     lower = np.linalg.cholesky(left.T @ left)
     u, s, _ = thin_svd(lower.T * roots)
     correction = solve_triangular(lower, u, lower=True, trans="T", check_finite=False)
@@ -211,7 +217,9 @@ def rotate_equal_components(loadings: np.ndarray, eigenvalues: np.ndarray) -> np
     if not equal.any():
         return loadings
 
-    # Rotate each group of components with equal eigenvalues.
+    # Rotate each group of components with equal eigenvalues. A group ends before each bound.
+    # The QR factorisation of a group's transposed loadings gives the rotation: loadings times
+    # rotation is a transposed triangular matrix, up to the order of the features.
     out = loadings.copy()
     bounds = [0, *(np.flatnonzero(~equal) + 1).tolist(), len(eigenvalues)]
     for start, stop in pairwise(bounds):
@@ -262,7 +270,9 @@ def _column_extremes(extreme: np.ufunc, array: np.ndarray) -> np.ndarray:
     if not array.flags.c_contiguous or not columns:
         return np.asarray(extreme.reduce(array, axis=0))
 
-    # numpy reduces short rows slowly, so several rows are first joined into one long row.
+    # numpy reduces short rows slowly, so `together` rows are first joined into one long row of
+    # about 256 entries. `long` then has `together` extremes of each column, over different rows.
+    # They are compared with each other, and with the rows that did not fill a long row.
     together = min(rows, max(1, 256 // columns))
     whole = rows // together * together
     long = extreme.reduce(array[:whole].reshape(-1, together * columns), axis=0)
@@ -327,6 +337,7 @@ def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if smallest > ONE_ROUND_DIAGONAL:
         return Q, R
 
+    # Factorise Q again, because it is not orthonormal enough: matrix = Q R = (Q2 R2) R.
     second = _cholesky_qr(Q)
     if second is None:
         return np.linalg.qr(matrix)
@@ -342,6 +353,7 @@ def _cholesky_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, float] | N
 
     matrix: (m, n), m ≥ n.
     """
+    # Without columns, or with a column of zeros, there is no R to divide by.
     gram = matrix.T @ matrix
     lengths = np.sqrt(np.diagonal(gram))
     if gram.size == 0 or not np.all(lengths > 0):
@@ -415,8 +427,10 @@ class Rounding(NamedTuple):
         target_norm: Frobenius norm of the targets before centring.
         diagonal: (features,), sum of squared deviations of each feature from its mean.
         """
-        # The rounding error of the cross sums grows with three sizes: the features' deviations from
-        # their means (`spread`), the rows' distance from zero (`offset`) and what unlearning lost.
+        # The rounding error of the cross sums grows with the features' deviations from their means
+        # (`spread`), and with the rows' distance from zero (`offset`, √N · |mean| of the N rows).
+        # Unlearning rows adds an error (`lost`), and makes all errors larger compared with the
+        # remaining sums (`cancelled`). The factors 8 are safety margins.
         spread = float(np.sqrt(diagonal.sum()))
         offset = float(np.abs(self.shift).max(initial=0.0))
         scale = (SUM_ERROR + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
@@ -474,15 +488,16 @@ class Rounding(NamedTuple):
         # Without this division, features of large values would hide features of small values.
         varying_columns = self.varying_columns(diagonal)
         cross_sum_noise = self.relative_cross_noise(diagonal)[varying_columns]
-        _, values, targets = thin_svd(cross_sums[varying_columns] / cross_sum_noise[:, None])
+        _, values, combinations = thin_svd(cross_sums[varying_columns] / cross_sum_noise[:, None])
 
+        # Row i of `combinations` (r, k) is combination i of the targets, and value i its size.
         # A combination of nothing but rounding error now has at most the size `target_norm`.
         # The second limit is the error of the decomposition itself.
         svd_error = EPS * max(cross_sums.shape) * float(values.max(initial=0.0))
         real = values > max(target_norm, svd_error)
         if real.sum() == cross_sums.shape[1]:
             return cross_sums
-        return np.asarray(cross_sums @ targets[real].T)
+        return np.asarray(cross_sums @ combinations[real].T)
 
 
 def zero_rounding(n_features: int) -> Rounding:

@@ -99,7 +99,7 @@ class Subspace(NamedTuple):
 
 
 def start_subspace(columns: np.ndarray) -> Subspace:
-    """Return a Subspace without basis vectors, whose first step adds some columns.
+    """Return an empty basis, to which the first step adds columns.
 
     Its `directions`, which the first step adds to the basis, are orthonormal vectors that span
     `columns`. Vectors that are only rounding error are dropped.
@@ -159,6 +159,8 @@ def relative_subspace_residual(state: Subspace, solution_coefficients: np.ndarra
         if state.directions.shape[1]:
             return 1.0
         return 0.0
+
+    # `image` (features, p) is Cxx X, because `state.images` (features, m) is Cxx V.
     image = state.images @ np.linalg.qr(solution_coefficients)[0]
     size = float(np.linalg.norm(image))
     if size:
@@ -175,6 +177,7 @@ def orthonormal_outside_basis(columns: np.ndarray, basis: np.ndarray) -> np.ndar
     columns: (features, k), k columns.
     basis: (features, m), m orthonormal vectors.
     """
+    # Scale the columns to length 1, so that _NOISE is a relative size. Columns of zeros are dropped.
     size = np.linalg.norm(columns, axis=0)
     rest: np.ndarray = columns[:, size > 0] / size[size > 0]
 
@@ -215,6 +218,8 @@ class ScatterProduct:
     def __init__(
         self, mean: np.ndarray, columns: np.ndarray, scale: np.ndarray | None = None, threads: int = 1
     ) -> None:
+        # With scale s and scatter A, the scaled scatter is diag(s) A diag(s). Multiply the columns by
+        # s here, and the product by s in `result`.
         if scale is not None:
             columns = columns * scale[:, None]
         columns = np.ascontiguousarray(columns)
@@ -239,12 +244,13 @@ class ScatterProduct:
         block: block of rows. Sparse rows may have fewer features than `mean`.
         weights: (rows,), weight of each row. None means 1 for each row.
         """
+        # With one thread, there is no thread pool and only one partial product.
         if self._pool is None:
             self._parts[0].add(block, weights)
             return
 
-        # The product is the sum of one partial product per thread.
-        # Add blocks to the partial products in turn. A partial product takes one block at a time.
+        # The product is the sum of one partial product per thread. Blocks are added in turn.
+        # Wait for the last block of this partial product, because it takes one block at a time.
         turn = self._blocks % len(self._parts)
         self._blocks += 1
         self._wait_for_part(turn)
@@ -308,12 +314,13 @@ class _PartialScatterProduct:
 
     def _add_dense_rows(self, X: np.ndarray, weights: np.ndarray | None) -> None:
         """Add dense rows (rows, features), with weights (rows,) or None."""
-        rows = max(1, CHUNK // max(1, X.shape[1]))
-        for at in range(0, X.shape[0], rows):
-            centred = X[at : at + rows] - self._mean
+        # Centre at most about CHUNK values at a time, to save memory.
+        step = max(1, CHUNK // max(1, X.shape[1]))
+        for start in range(0, X.shape[0], step):
+            centred = X[start : start + step] - self._mean
             z = centred @ self._columns
             if weights is not None:
-                z *= weights[at : at + rows, None]
+                z *= weights[start : start + step, None]
             # The result is `_out` minus a correction by `_total`, which only sparse rows need.
             # Dense rows need no correction, because they are already centred.
             self._out += centred.T @ z

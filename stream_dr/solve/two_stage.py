@@ -77,16 +77,17 @@ def two_stage(
     rounding : Rounding or None
         Rounding errors of `scatter`. None if the mean of the rows is about zero.
     """
+    # Let M be a matrix for which M Mᵀ is the inverse of `scatter` plus the ridge.
     rounding = rounding or zero_rounding(len(scatter))
-    roots = _inverse_root_of_diagonal if scatter.ndim == 1 else _inverse_root
-    root, root_t = roots(scatter, gamma, rounding)
+    inverse_root = _inverse_root_of_diagonal if scatter.ndim == 1 else _inverse_root
+    multiply, multiply_transposed = inverse_root(scatter, gamma, rounding)
 
-    # The eigenvalues of the components are the squared singular values of a matrix.
-    # Drop components whose eigenvalue is only rounding error.
-    vectors, values = spectral.left_singular_pairs(root_t(cross_sums))
+    # The loadings are M times the left singular vectors of Mᵀ `cross_sums`, and the eigenvalues are
+    # its squared singular values. Drop components whose eigenvalue is only rounding error.
+    vectors, values = spectral.left_singular_pairs(multiply_transposed(cross_sums))
     eigenvalues = values**2
     p = int(np.count_nonzero(eigenvalues > _SMALLEST * eigenvalues.max(initial=0.0)))
-    return LoadingsAndEigenvalues(spectral.with_fixed_signs(root(vectors[:, :p])), eigenvalues[:p])
+    return LoadingsAndEigenvalues(spectral.with_fixed_signs(multiply(vectors[:, :p])), eigenvalues[:p])
 
 
 def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None) -> float:
@@ -106,6 +107,7 @@ def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding
     nonzero = values[values > spectral.eigenvalue_rounding_limit(values, eigenvalue_floor)]
     if len(nonzero):
         return float((nonzero[-1] + gamma) / (nonzero[0] + gamma))
+    # Without a nonzero eigenvalue, only the ridge is left, whose eigenvalues are all equal.
     return 1.0
 
 
@@ -164,6 +166,7 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
     gamma: ridge.
     rounding: rounding errors of `scatter`. They decide which features do not vary.
     """
+    # `part` is the scatter of the features that vary. It is `scatter` itself if all features vary.
     varying_columns, part, rounding = scatter_of_varying_features(scatter, rounding)
     root = _inverse_root_by_cholesky(part, gamma, rounding) or _inverse_root_by_eigenpairs(part, gamma, rounding)
     if part is scatter:
@@ -185,9 +188,9 @@ def scatter_of_varying_features(scatter: np.ndarray, rounding: Rounding) -> tupl
 
     Returns three values:
 
-    - Indices of the v features that vary.
-    - Scatter of these features.
-    - Rounding errors of `scatter`.
+    - Indices (v,) of the v features that vary.
+    - Scatter (v, v) of these features.
+    - Rounding errors of this scatter.
 
     A feature does not vary if its scatter is only rounding error. If all features vary, the result
     has `scatter` itself and not a copy.
@@ -242,6 +245,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     if d == 0:
         return None
 
+    # `factor` is L, and `reciprocal` is the reciprocal condition number of D A D.
     factor, reciprocal = _scaled_cholesky(scatter, gamma)
     if factor is None:
         return None
