@@ -478,6 +478,7 @@ class ClosedForm(AdditiveEstimator):
             projection = self.projection()
             fitted = self.fitted()
             state = fitted.accumulator.freeze()
+            # The version is a number that changes each time that rows are learned.
             version = fitted.version
 
         # `inner` is the linear projection, without the feature map if there is one.

@@ -232,9 +232,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             width = widths.max_table_width(mapping, known_columns.columns)
         else:
             width = widths.max_width_of_kinds(mapping, known_columns)
-        # Add the state of the mapped rows, and 64 bytes of statistics for each mapped column.
-        plain = type(self)(**(self.get_params() | {"feature_map": None}))
-        return max_bytes_within(plain.state_bytes, width, n_targets) + 64 * width
+        # `without_map` has the same parameters but no feature map, so it learns mapped rows.
+        # Add 64 bytes for each mapped column, because the map stores statistics of the columns.
+        without_map = type(self)(**(self.get_params() | {"feature_map": None}))
+        return max_bytes_within(without_map.state_bytes, width, n_targets) + 64 * width
 
     def _merge_equal(self, other: "Estimator") -> Self:
         """Add the rows of an estimator of the same class and parameters, or raise CannotMerge."""
@@ -541,6 +542,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             self.check_parameters()
             fitted.check_learning_parameters_unchanged(self)
             state = fitted.accumulator.freeze()
+            # `refined` is the projection that `refine` computed, or None. It needs no solution.
             refined = fitted.refined
             version = fitted.version
 

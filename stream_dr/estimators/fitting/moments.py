@@ -291,6 +291,7 @@ def _moments_of_all_rows(state: MomentState, c: Centred) -> Moments:
     # factor by which the errors are larger. A state stores its weights divided by `state.scale`.
     largest = max(state.scale * state.largest.weight, c.weight)
     cancelled = float(np.sqrt(largest / c.weight)) if c.weight > 0 else 1.0
+    # `c.noise` is the largest absolute error that unlearning may have caused in the scatter.
     rounding = Rounding(np.sqrt(largest) * np.abs(c.mean), _lost_share(c.noise, diagonal), cancelled)
     return Moments(
         weight=float(c.weight),
@@ -361,6 +362,7 @@ def _drop_waiting_means(moments: Moments, has_few_rows: np.ndarray, scatter_roun
     present[moments.present] = ready
     n = moments.label_weights[ready]
     few = moments.label_weights[has_few_rows]
+    # Without rows of any class, no moments would remain, so all labels stay.
     if not n.sum() > 0.0:
         return moments
     # The weight of the remaining rows includes learned rows without a label.
@@ -370,10 +372,12 @@ def _drop_waiting_means(moments: Moments, has_few_rows: np.ndarray, scatter_roun
     waiting_cross = moments.cross[:, has_few_rows]
     taken = waiting_cross.sum(axis=1)
 
+    # The mean of the remaining rows differs from the mean of all rows by −t / total.
     # Subtract the scatter that the means of these labels cause, Σ s_j s_jᵀ / few_j + t tᵀ / total.
     roots = np.column_stack([waiting_cross / np.sqrt(few), taken / np.sqrt(total)])
     diagonal, emptied = _subtract_diagonal(moments, (roots**2).sum(axis=1))
     scatter = None if moments.scatter is None else moments.scatter - roots @ roots.T
+    # The sums of the other classes' rows refer to the new mean, so t / total is added for each row.
     cross = moments.cross[:, ready] + np.outer(taken / total, n)
     _zero_features(emptied, cross, scatter)
 

@@ -294,8 +294,9 @@ class TargetRegression(Predictor):
         # of the moments are multiplied by `scale`, so divide the loadings by `scale`.
         unscaled = loadings / moments.scale[:, None]
         covariances = unscaled.T @ moments.cross
-        sizes = self.component_variances(moments, unscaled, eigenvalues, covariances)
-        weights = covariances / sizes[:, None]
+        # `variances` (p,) has wᵀ A w for each component.
+        variances = self.component_variances(moments, unscaled, eigenvalues, covariances)
+        weights = covariances / variances[:, None]
         # Sort the targets by label. Numeric targets have no labels, and keep their order.
         columns = moments.label_order or slice(None)
         labels = tuple(sorted(moments.labels))

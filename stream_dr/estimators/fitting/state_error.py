@@ -223,6 +223,7 @@ class PredictsHeldOut(Refinable):
         _check_error_is_computable(self, mine)
         _check_error_is_computable(other, theirs)
         _check_features_and_encoding(self, other)
+        # Without held-out rows, there is no error, and R² is not defined.
         if theirs.weight <= 0:
             return HeldOutError(0.0, np.zeros(mine.cross.shape[1]), np.full(mine.cross.shape[1], np.nan))
         _check_compatible_targets(mine, theirs)
@@ -261,29 +262,31 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
     # Pad the sums of the held-out rows to the features and targets of both models.
     cross = np.zeros((d, k))
     scatter = np.zeros((d, d))
-    cyy = np.zeros(k)
+    target_squares = np.zeros(k)
     own = len(validation_moments.mean)
     cross[:own, b] = validation_moments.cross
-    cyy[b] = np.diagonal(validation_moments.target_scatter)
+    target_squares[b] = np.diagonal(validation_moments.target_scatter)
     if validation_moments.scatter is not None:
         scatter[:own, :own] = validation_moments.scatter
     mean[:own] -= validation_moments.mean
     target_mean[b] -= validation_moments.target_mean
 
     # `mean` and `target_mean` are now this model's means minus the means of the held-out rows.
-    # For each target, the sum of squared errors is Cyy + wᵀ Cxx w − 2 wᵀ Cxy + n·bias². These are
-    # the sums of the n held-out rows, and w (features,) are the target's coefficients.
+    # For each target, the sum of squared errors is Cyy + wᵀ Cxx w − 2 wᵀ Cxy + n·bias². Cyy
+    # (`target_squares`), Cxx (`scatter`) and Cxy (`cross`) are sums of the n held-out rows, and
+    # w (features,) are the target's coefficients.
     bias = coefficients.T @ mean - target_mean
-    squares = (coefficients * (scatter @ coefficients)).sum(axis=0)
-    explained = squares - 2.0 * (coefficients * cross).sum(axis=0)
-    sse = np.maximum(cyy + explained, 0.0) + validation_moments.weight * bias**2
+    predicted_squares = (coefficients * (scatter @ coefficients)).sum(axis=0)
+    products = (coefficients * cross).sum(axis=0)
+    centred_errors = np.maximum(target_squares + (predicted_squares - 2.0 * products), 0.0)
+    sse = centred_errors + validation_moments.weight * bias**2
 
     # Find the targets that vary. Other targets have the R² NaN, because their scatter is 0 or a
     # rounding error. A rounding error is at most about 1e-14 of the sum of the squared means.
-    size = np.zeros(k)
-    size[b] = validation_moments.weight * validation_moments.target_mean**2
-    varies = cyy > 1e-14 * size
-    unexplained = np.divide(sse, cyy, out=np.full(k, np.nan), where=varies)
+    mean_squares = np.zeros(k)
+    mean_squares[b] = validation_moments.weight * validation_moments.target_mean**2
+    varies = target_squares > 1e-14 * mean_squares
+    unexplained = np.divide(sse, target_squares, out=np.full(k, np.nan), where=varies)
     return HeldOutError(validation_moments.weight, sse, 1.0 - unexplained)
 
 
@@ -336,6 +339,7 @@ def _check_features_and_encoding(this_model: ClosedForm, other_model: ClosedForm
         raise InvalidParameter(f"other has the features {theirs}; it must have {names}, in this order.")
 
     # Sparse rows may have different numbers of features, because later rows may have new features.
+    # If the other model has no rows, there is no error to compute, so its width does not matter.
     a, b = (cast(MomentState, mapping.merged_mapped_state(state)) for state in states)
     if a.n_features != b.n_features and b.rows and (a.dense or b.dense):
         raise InvalidParameter(f"other has {b.n_features} features; it must have {a.n_features}, as this model.")
@@ -401,12 +405,12 @@ def cross_validation_errors(
     F = np.zeros((len(all_rows_moments.present), factors.shape[1]))
     F[all_rows_moments.present] = factors
 
-    # Sum squared errors for each fold, with predictors from the other folds.
+    # Sum squared errors for each fold, with predictors from the other folds (`training_rows`).
     errors = []
     weights = []
-    for fold, other in zip(states_by_fold, leave_one_fold_out(states_by_fold), strict=True):
+    for fold, training_rows in zip(states_by_fold, leave_one_fold_out(states_by_fold), strict=True):
         # Multiply the columns of the held-out rows by the factors (`scale`) of the training rows.
-        train = estimator.moments(other)
+        train = estimator.moments(training_rows)
         validation = scale_moments(compute_moments(fold), train.scale)
         errors.append(_held_out_errors(train, validation, F, fit_predictors(train)))
         weights.append(validation.weight)
@@ -442,6 +446,7 @@ def _held_out_errors(
     predictors: the m predictors.
     """
     # V (features, r) is the basis of all predictors, and g (m, r) has a row of factors for each.
+    # `present` is True for the target columns that the moments have.
     basis, g = predictors
     F_train = loss_factors[train_moments.present]
     F = loss_factors[validation_moments.present]

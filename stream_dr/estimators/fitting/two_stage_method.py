@@ -94,18 +94,20 @@ class FirstStageSolver:
         # `xh` (features, k) are the right-hand sides. They are set to 0 if they are only rounding
         # error. Features that do not vary (False in `_varying`) have no part in the solution.
         xh, target_matrix_norm = self._estimator.right_hand_side(self._moments, self._state)
-        is_real = self._moments.significant_cross_sum_combinations(xh, target_matrix_norm).shape[1] > 0
-        right = np.where(self._varying[:, None] & is_real, xh, 0.0)
+        # `is_significant` is True if some combination of the columns exceeds rounding errors.
+        is_significant = self._moments.significant_cross_sum_combinations(xh, target_matrix_norm).shape[1] > 0
+        right = np.where(self._varying[:, None] & is_significant, xh, 0.0)
         guess = np.where(self._varying[:, None], initial_columns, 0.0)
 
-        # The relative rounding error of centred sums is about eps times `distance`, here with a
-        # safety factor of 8. The distance is the largest absolute mean of a feature, in standard
-        # deviations of all features together. `shift` is √N times the absolute mean, for N rows.
-        size = float(np.sqrt(self._moments.diagonal.sum()))
+        # `distance` is the largest absolute mean of a feature, in standard deviations of all
+        # features together. `shift` is √N times the absolute mean, for N rows.
+        root_scatter = float(np.sqrt(self._moments.diagonal.sum()))
         distance = 0.0
-        if size:
-            distance = float(self._moments.rounding.shift.max(initial=0.0)) / size
-        return cg.start_block_solve(right, 8 * EPS * distance, guess)
+        if root_scatter:
+            distance = float(self._moments.rounding.shift.max(initial=0.0)) / root_scatter
+        # Centring cancels digits: the relative rounding error of centred sums is about EPS times
+        # the distance, here with a safety factor of 8. A singular matrix would amplify the error.
+        return cg.start_block_solve(right, relative_noise=8 * EPS * distance, guess_columns=guess)
 
     def advance(self, solver_state: cg.BlockSolve, scatter_product: np.ndarray) -> cg.BlockSolve:
         """Return the state after one step of conjugate gradient.
@@ -289,9 +291,11 @@ class TwoStage(PredictsHeldOut):
         # Warn that the best ridge may be outside the compared ridges.
         # If all errors are equal, no ridge is better than the first.
         if chosen in (0, 1, len(RELATIVE_RIDGES) - 1) and mean.min() < mean.max():
-            units = chosen < 2 and not self.standardize
+            # Ridges are relative to the mean scatter, which features of large unit dominate.
+            # Then all but the smallest ridges are too large for the other features.
+            may_be_units = chosen < 2 and not self.standardize
             advice = ""
-            if units:
+            if may_be_units:
                 advice = " Features of very different units cause this. Try standardize=True."
             warnings.warn(
                 f"gamma='cv' chose gamma={path.chosen_value:.3g}, at an end of the compared values (0, and "
@@ -335,16 +339,16 @@ class TwoStage(PredictsHeldOut):
         """
         if moments.scatter is not None:
             return np.asarray(np.einsum("ij,ij->j", loadings, moments.scatter @ loadings))
-        # `flat` is the scatter along each component if features are taken as uncorrelated.
-        flat: np.ndarray = np.einsum("i,ij,ij->j", moments.diagonal, loadings, loadings)
+        # `from_diagonal` is the scatter along each component if features are uncorrelated.
+        from_diagonal: np.ndarray = np.einsum("i,ij,ij->j", moments.diagonal, loadings, loadings)
         if solution_kind != "refined":
-            return flat
+            return from_diagonal
         # Compute the scatter wᵀ Cxx w along each refined component w.
         # The scatter follows from the equation wᵀ(share·Cxx + ridge·I)w = 1.
         share, ridge = self.ridge_terms(moments)
         remaining: np.ndarray = 1.0 - ridge * np.einsum("ij,ij->j", loadings, loadings)
         # Use the diagonal's scatter if a large ridge leaves `remaining` without correct digits.
-        return np.where(remaining > np.sqrt(EPS), remaining / share, flat)
+        return np.where(remaining > np.sqrt(EPS), remaining / share, from_diagonal)
 
     @property
     def condition_(self) -> float:
