@@ -215,6 +215,8 @@ class FileSource:
         # The suffix .tsv means that the delimiter is a tab.
         if format == "csv" and options.delimiter == "," and all(".tsv" in path.suffixes for path in self.paths):
             options = options._replace(delimiter="\t")
+        # Without the option `raw`, the first rows decide whether they are a table. `first` reads
+        # them with `self.options`, so these are set before.
         self.options = options
         if format in TABLES and options.raw is None:
             self.options = options._replace(raw=self.first is not None and self.first.table)
@@ -279,7 +281,7 @@ class FileSource:
         return FileSource(self.paths, self.format, self.options._replace(drop=drop, raw=None)), extra
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield blocks of rows with their numbers.
+        """Yield numbered blocks of rows, as pairs (number, block).
 
         The number of a block is its index in the source, from 0. The blocks whose numbers are in
         after < number ≤ until are yielded. If `until` is None, there is no upper limit.

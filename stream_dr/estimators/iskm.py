@@ -153,9 +153,9 @@ class IncrementalSKM(MappedMethod[SKMState]):
         return Linear(mean, loadings, eigenvalues, "recurrence")
 
     def inner_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the number of bytes of what the estimator remembers.
+        """Return the size of the state in bytes.
 
-        It is 8 · k · (d + 2 k). k is the number of components plus the number of classes
+        The size is 8 · k · (d + 2 k). k is the number of components plus the number of classes
         (`n_targets`), rounded up to a multiple of 8. d is `n_features`, the number of features
         after the feature map.
         """

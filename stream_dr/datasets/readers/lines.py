@@ -83,6 +83,7 @@ class LabelParser:
         try:
             for field in label_fields:
                 targets.append(parse(field))
+        # The first field that was not converted has the error.
         except InvalidTargets as e:
             lines.fail(len(targets), str(e))
         return build(targets)
@@ -100,6 +101,7 @@ class LabelParser:
             message = f"label {field!r} where one label is needed; give target=multilabel for several labels a row."
             raise InvalidTargets(message)
 
+        # `_numeric` is True if labels are whole numbers, and None before the first label.
         number = _parse_whole_number(field)
         if self._numeric is None:
             self._numeric = number is not None

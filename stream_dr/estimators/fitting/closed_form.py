@@ -407,10 +407,11 @@ class ClosedForm(AdditiveEstimator):
         """
 
     def weighted_directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return loadings and eigenvalues for rows projected on a basis.
+        """Return the loadings and eigenvalues of projected rows.
 
         `refine`, which makes a solution exact by several passes over the rows, calls this method
-        after each pass. In the passes, the scatter of the projected rows was measured exactly.
+        after each pass. The rows are projected on a basis of directions. The passes have measured
+        the scatter of the projected rows exactly.
 
         moments: centred sums of the projected rows and the targets.
         state: state of the rows that are not projected.
@@ -418,11 +419,11 @@ class ClosedForm(AdditiveEstimator):
         return self.directions(moments, state)
 
     def label_weight_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
-        """Return the factors of rows' weights in the scatter, by label.
+        """Return a factor for each label, by which its rows are weighted.
 
-        `refine`, which reads the rows again, multiplies the rows' weights by these factors when it
-        sums the rows' scatter. If the result is None, all rows have the factor 1. The key None is
-        for rows without a label.
+        `refine` reads the rows again and sums their scatter. For this sum, it multiplies the weight
+        of each row by the factor of the row's label. The key None is for rows without a label. If
+        the result is None, all rows have the factor 1.
         """
         return None
 

@@ -201,7 +201,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         return columns
 
     def block_to_learn(self, block: Block) -> Block:
-        """Return an event's block with only the targets that the estimator needs.
+        """Return a block of rows, without targets that are not needed.
 
         The targets are removed if the estimator is unsupervised, or if no row has a target. If the
         estimator assigns rows to cross-validation folds by id, the returned block also has the
@@ -510,6 +510,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             z = np.asarray(projection.apply(block.X, block.names))
         else:
             z = np.asarray(projection.apply(block.X))
+        # The columns of a table are not of one float type, so its result stays float64.
         if keep_float32 and not block.table:
             return z.astype(block.X.dtype, copy=False)
         return z

@@ -372,7 +372,6 @@ def _drop_waiting_means(moments: Moments, has_few_rows: np.ndarray, scatter_roun
     waiting_cross = moments.cross[:, has_few_rows]
     taken = waiting_cross.sum(axis=1)
 
-    # The mean of the remaining rows differs from the mean of all rows by −t / total.
     # Subtract the scatter that the means of these labels cause, Σ s_j s_jᵀ / few_j + t tᵀ / total.
     roots = np.column_stack([waiting_cross / np.sqrt(few), taken / np.sqrt(total)])
     diagonal, emptied = _subtract_diagonal(moments, (roots**2).sum(axis=1))
@@ -381,8 +380,7 @@ def _drop_waiting_means(moments: Moments, has_few_rows: np.ndarray, scatter_roun
     cross = moments.cross[:, ready] + np.outer(taken / total, n)
     _zero_features(emptied, cross, scatter)
 
-    # Compute the mean of the remaining rows.
-    # Rounding errors are larger relative to the remaining sums, which are smaller.
+    # Compute the mean of the remaining rows. Rounding errors are larger relative to their sums.
     mean = moments.mean - taken / total
     noise = max(scatter_rounding_error, EPS * float(moments.diagonal.sum()))
     # `largest` is the largest weight that the rows ever had, before rows were unlearned.

@@ -485,5 +485,9 @@ def gaussian_class_readout(
 
 
 def _class_difference(class_values: np.ndarray) -> np.ndarray:
-    """Return second minus first of two classes' values, or more classes' values."""
+    """Return the difference of two classes' values.
+
+    The first value is subtracted from the second. If there are not two classes, their values are
+    returned unchanged.
+    """
     return class_values[1:] - class_values[:1] if len(class_values) == 2 else class_values

@@ -201,8 +201,8 @@ class PredictsHeldOut(Refinable):
         ------
         InvalidParameter
             If `other` is of another class, is not fitted, or has other features, another feature
-            map or another kind of targets. Also if one of the models stores only the
-            diagonal of the rows' scatter, or its feature map depends on the rows it has learned.
+            map or another kind of targets. Also if a model stores only the diagonal of the rows'
+            scatter, or its feature map depends on the rows it has learned.
         InvalidTargets
             If the labels of the two models are of different types.
         NotFitted
@@ -223,7 +223,6 @@ class PredictsHeldOut(Refinable):
         _check_error_is_computable(self, mine)
         _check_error_is_computable(other, theirs)
         _check_features_and_encoding(self, other)
-        # Without held-out rows, there is no error, and R² is not defined.
         if theirs.weight <= 0:
             return HeldOutError(0.0, np.zeros(mine.cross.shape[1]), np.full(mine.cross.shape[1], np.nan))
         _check_compatible_targets(mine, theirs)
@@ -291,20 +290,19 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
 
 
 def _number_target_columns(training_moments: Moments, validation_moments: Moments) -> tuple[list[int], list[int], int]:
-    """Return the target columns of two models, numbered together.
+    """Number the targets of two models together, and return the numbers.
 
-    The result has the column of each target of the first and of the second model, and the number
-    of columns.
-
-    Labels that both models have learned share a column.
+    Returns three values: the number of each target of the first model, the number of each target of
+    the second model, and how many numbers there are. A label that both models have learned has the
+    same number in both.
     """
     # Numeric targets are matched by position, and labels by their place among all labels.
     if not (training_moments.labelled or validation_moments.labelled):
         k = training_moments.cross.shape[1]
         return list(range(k)), list(range(validation_moments.cross.shape[1])), k
     labels = sorted({*training_moments.labels, *validation_moments.labels})
-    both = training_moments.labels, validation_moments.labels
-    first, second = ([labels.index(label) for label in own] for own in both)
+    first = [labels.index(label) for label in training_moments.labels]
+    second = [labels.index(label) for label in validation_moments.labels]
     return first, second, len(labels)
 
 
@@ -328,11 +326,14 @@ def _check_features_and_encoding(this_model: ClosedForm, other_model: ClosedForm
 
     The models must have the same features and the same encoding of targets.
     """
+    # `maps` has the spec of each model's feature map, or None. Only with a map, the state is a
+    # MappedState.
     states = this_model.state_, other_model.state_
     maps = [state.feature_map if isinstance(state, MappedState) else None for state in states]
     if maps[0] != maps[1]:
         raise InvalidParameter(f"other has feature_map={maps[1]!r}; it must be {maps[0]!r}, as in this model.")
 
+    # Models that learned rows without column names are compared by position.
     names = this_model.fitted().names
     theirs = other_model.fitted().names
     if names is not None and theirs is not None and names != theirs:

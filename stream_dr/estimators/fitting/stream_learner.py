@@ -106,6 +106,8 @@ class FittedState:
         # Ids (`id`) and values of the estimator's attributes at the last check of parameters.
         self._last_checked_attributes: tuple[tuple[int, ...], tuple[object, ...]] = ((), ())
 
+        # `projection` is cached, and `version` counts how often it became invalid. `refined` is the
+        # result of `refine`, and `shown` the last projection that was returned to the user.
         self.projection: Projection | None = None
         self.version = 0
         self.refined: Projection | None = None

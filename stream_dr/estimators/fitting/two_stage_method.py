@@ -210,8 +210,9 @@ class TwoStage(PredictsHeldOut):
         If the method's right-hand side is only rounding error, there are no directions [2S,
         Algorithm 2].
         """
-        # Compute the right-hand side of the linear system.
-        # While `refine` is running, its solver has the system's solution, so do not solve here.
+        # Compute the right-hand side `xh` (features, k) of the linear system. While `refine` is
+        # running, its solver `first_stage` has the system's solution, so do not solve here. The
+        # solution is for combinations of the right-hand side's columns, which `expand` undoes.
         xh, target_matrix_norm = self.right_hand_side(moments, state)
         if moments.first_stage is not None:
             return cg.second_stage_components(moments.first_stage.solution, xh, moments.first_stage.expand)
