@@ -238,6 +238,7 @@ def _call_sklearn_fetcher(fetcher_name: str, advice: _Advice, **arguments: str |
     try:
         with warnings.catch_warnings():
             # scikit-learn warns each time it repeats a failed download. Hide these warnings.
+            # It repeats the download once, after .2 seconds.
             warnings.simplefilter("ignore")
             return getattr(sklearn.datasets, fetcher_name)(**arguments, n_retries=1, delay=0.2)
 

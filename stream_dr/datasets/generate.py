@@ -373,6 +373,7 @@ def _draw_row_topics(
     # A top topic is a root of the tree, such as CCAT.
     # Draw the first and the second top topic of each row. If they are equal, the row has only one.
     # `pairs` has the cumulative probabilities of the pairs. Pair p is divmod(p, 4).
+    # The last entry is their sum, by which a random number from 0 to 1 is multiplied.
     pair = np.searchsorted(word_tables.pairs, random.random(_CHUNK) * word_tables.pairs[-1], side="right")
     top, second = np.divmod(pair, len(TOP_SHARES))
 
@@ -382,6 +383,7 @@ def _draw_row_topics(
     has_second = np.flatnonzero(top != second)
     row = np.concatenate([np.arange(_CHUNK), has_second])
     above = np.concatenate([top, second[has_second]])
+    # Some rows get a second lower topic under the same top topic, with probability _FURTHER_TOPIC.
     repeated = np.flatnonzero(random.random(len(row)) < _FURTHER_TOPIC)
     row = np.concatenate([row, row[repeated]])
     above = np.concatenate([above, above[repeated]])

@@ -160,7 +160,8 @@ def infer_format_from_suffix(path: FileName) -> str:
     decides. Raises InvalidParameter if the suffix is unknown.
     """
     archive, _, member = str(path).partition("!")
-    # A database holds tables under names without a suffix. An archive holds files with suffixes.
+    # The path is FILE!TABLE for a database, and ARCHIVE!MEMBER for a file in an archive. The suffix
+    # of FILE or of MEMBER names the format.
     if (format := _SUFFIXES.get(Path(archive).suffix.lower())) in DATABASES:
         return str(format)
 

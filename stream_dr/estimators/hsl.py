@@ -144,6 +144,7 @@ class HSL(TwoStage, _LaplacianParameter):
         # The factors follow from the weight n_e of the rows with each label.
         n_e = np.zeros(len(moments.present))
         n_e[moments.present] = moments.label_weights
+        # The method `keeps_label_sets` makes the state store these sums.
         assert isinstance(state.label_sets, LabelSets)
         # `present` marks labels that have rows. `columns` is (label sets, labels that have rows).
         columns = label_set_factors(state.label_sets.sets, n_e, self.laplacian)[:, moments.present]

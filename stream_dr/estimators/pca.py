@@ -191,7 +191,8 @@ class PCA(LinearGaussian, Refinable):
             loadings = projection.loadings
         # `total` is the variance summed over all columns.
         total = float(m.diagonal.sum()) / variance_divisor(m)
-        # Rows vary in at most as many directions as there are rows, or columns of scale above 0.
+        # Columns of the moments were multiplied by the factors `m.scale` (features,).
+        # Rows vary in at most as many directions as there are rows, or columns of factor above 0.
         max_directions = min(float(np.count_nonzero(m.scale)), m.weight)
         axes = divide_by_scale(loadings, m.scale)
         return GaussianLogLikelihood(projection.mean, axes, variances, total, m.scale, m.weight, max_directions)

@@ -166,11 +166,13 @@ class WMV(Refinable):
         fewer than `min_class_rows` rows get this factor, too.
         """
         moments = self._with_unlabelled_class(moments)
+        # The factor of a row is the sum of the weights of its pairs.
         factors = (self.class_pair_weights(moments) @ moments.label_weights).tolist()
-        if not self._has_equal_class_factors():
-            waiting = {}
-        else:
+        # `waiting` has the labels with too few rows. If there is no class, `factors` is empty.
+        waiting = {}
+        if self._has_equal_class_factors():
             waiting = dict.fromkeys(moments.waiting, *factors[:1])
+        # There is a factor for None only if rows without a label are one more class.
         return dict(zip((*moments.labels, None), factors, strict=False)) | waiting
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
@@ -249,9 +251,11 @@ class WMV(Refinable):
 
     def _with_unlabelled_class(self, m: Moments) -> Moments:
         """Return moments in which unlabelled rows are one more class."""
+        # The weight of unlabelled rows is a difference, in which up to 1e-12 is rounding error.
         weight = m.weight - m.label_weights.sum()
         if self.unlabelled == "skip" or not weight > 1e-12 * m.weight:
             return m
+        # `cross` has the sum of the centred rows of each class. All of them add up to 0.
         cross = np.column_stack([m.cross, -m.cross.sum(axis=1)])
         return m._replace(label_weights=np.append(m.label_weights, weight), cross=cross)
 

@@ -476,6 +476,7 @@ def split_labels(column: pa.Array, column_name: str, separator: str | None) -> p
         labels: Any = None
         if text and separator is not None:
             labels = [label.strip() for label in text.split(separator) if label.strip()]
+        # If the text is no JSON, `labels` stays None, which is refused like any other value.
         elif text:
             with suppress(orjson.JSONDecodeError):
                 labels = orjson.loads(text)

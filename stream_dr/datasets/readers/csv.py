@@ -246,6 +246,7 @@ class CsvFile:
                 n_batches = 1 if first_batch_only else None
                 for batch in itertools.islice(reader, n_batches):
                     yield batch
+        # `_refuse_bad_record` raises an error that names the line, if it finds the line.
         except (pa.ArrowException, UnicodeError, OSError, EOFError) as e:
             self._refuse_bad_record(type_by_column)
             raise MalformedInput(f"{self.path}: {e}", file=self.path) from e
@@ -482,6 +483,7 @@ class CsvFile:
                     f"column {j} has no name, as an index that pandas wrote; leave it out (--drop {name!r}), or take "
                     f"it for the rows' ids (--id {name!r})."
                 )
+                # The header is on the line before the first row.
                 self._raise_malformed(self.first_line - 1, message, j)
 
     def _read_records(self) -> Iterator[Record]:
@@ -519,6 +521,7 @@ class CsvFile:
                 for fields in reader:
                     size = 0
                     line = reader.line_num
+                    # A blank line is a record without fields.
                     if fields:
                         yield line, fields
             except csv.Error as e:

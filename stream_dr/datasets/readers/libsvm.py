@@ -315,6 +315,7 @@ def read_vw(
         # A head is "label weight tag". The weight and the tag may be missing.
         words = [head.split() for head in heads]
         weights = [_parse_weight(words_of_row[1:2]) for words_of_row in words]
+        # The first line of the file decides if rows have weights. A missing weight is then 1.
         if is_weighted is None:
             is_weighted = weights[0] is not None
         row_weights = None

@@ -70,6 +70,7 @@ class LabelParser:
         Raises MalformedInput, which names the line, if a field does not have the file's kind of
         targets.
         """
+        # If the caller has not set the kind of targets, the first rows of the file decide.
         if self._kind is None:
             self._kind = _infer_target_kind(label_fields)
         # `parse` converts one field, and `build` makes Targets of all converted fields.
@@ -260,6 +261,7 @@ def open_decompressed(path: FileName) -> IO[bytes]:
     """
     check_file_exists(path)
     archive, _, member = str(path).partition("!")
+    # A .npz file is a zip archive, too. Without a member, the archive itself is opened.
     if archive.lower().endswith(".zip") or (member and archive.lower().endswith(".npz")):
         return _open_zip_member(archive, member)
 

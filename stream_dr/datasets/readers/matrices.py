@@ -89,6 +89,7 @@ class _NpyArrayReader:
 
         allowed_dimensions: allowed numbers of dimensions.
         """
+        # The letters are numpy's kinds of booleans, integers, floats and strings.
         if self.dtype.kind not in "biufU":
             raise SchemaMismatch(f"{self._path} holds {self.dtype}, no plain numbers or strings; save X.astype(…).")
         if len(self.shape) not in allowed_dimensions or 0 in self.shape[1:]:
@@ -360,6 +361,7 @@ def _load_variables(path: FileName, variable_names: list[str]) -> dict[str, Rows
     Raises SourceMissing if the file does not exist, MalformedInput if the file cannot be read, and
     SchemaMismatch if a variable does not exist.
     """
+    # `listed` has the name, shape and type of each variable in the file.
     check_file_exists(path)
     try:
         listed = scipy.io.whosmat(path)
@@ -396,6 +398,7 @@ def _convert_to_float64_rows(path: FileName, variable_name: str, values: Rows) -
 
     Raises SchemaMismatch if the values are not numbers.
     """
+    # The letters are numpy's kinds of booleans, integers, floats and complex numbers.
     is_matrix = isinstance(values, np.ndarray) or sp.issparse(values)
     if not is_matrix or values.dtype.kind not in "biufc":
         raise SchemaMismatch(f"{path}: {variable_name!r} holds no numbers; name the variable that does.")
@@ -426,6 +429,7 @@ def _parse_targets_variable(values: Rows) -> Targets:
         first_values = [np.asarray(cell).ravel()[0] for cell in Y.ravel()]
         return class_targets(list(map(str, first_values)))
 
+    # The letters are numpy's kinds of booleans, integers and floats.
     if Y.dtype.kind not in "biuf":
         raise InvalidTargets(f"labels of type {Y.dtype} are not numbers; give numbers, or a cell array of strings.")
     # MATLAB stores whole numbers as doubles, so the type does not show whether they are labels.

@@ -141,6 +141,7 @@ def read_arff_header(path: FileName) -> ArffHeader:
 
     Raises MalformedInput if there is no @data line or an attribute cannot be parsed.
     """
+    # The header is read one line at a time, and ends with the line @data. The rows follow.
     names: list[str] = []
     types: list[str] = []
     for lines in read_line_groups(path, 1, comment_byte=b"%"):

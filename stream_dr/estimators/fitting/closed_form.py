@@ -164,6 +164,7 @@ class ClosedForm(AdditiveEstimator):
             )
 
         check_seed_or_none(self.random_state)
+        # The type is compared, because True and False are instances of int, too.
         if type(self.folds) is not int or not (self.folds == 0 or 2 <= self.folds <= 100):
             raise InvalidParameter(
                 f"folds={self.folds!r}; it must be 0 (rows are not divided) or an integer from 2 to 100, such as 5."
@@ -198,8 +199,8 @@ class ClosedForm(AdditiveEstimator):
         # With a feature map, the map is applied before (`make_accumulator`).
         make_inner: Callable[..., Accumulator] = self._make_moment_accumulator
         if self.fold_count:
-            # FoldedAccumulator applies the decay, which depends on the later rows of all folds.
-            # The accumulators of single folds therefore have no decay (1.0).
+            # With decay, the weight of a row depends on the number of later rows, in all folds. So
+            # FoldedAccumulator applies it, and the accumulators of single folds have none (1.0).
             make_fold = partial(self._make_moment_accumulator, decay=1.0)
             make_inner = partial(FoldedAccumulator, self.fold_count, make_fold, self.decay)
         return mapping.make_accumulator(self.feature_map, make_inner, state)

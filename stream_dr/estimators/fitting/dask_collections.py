@@ -48,8 +48,8 @@ def split_into_blocks(rows: Block) -> list[tuple[Delayed, Delayed | None, Delaye
         _delayed_blocks_matching("y", rows.y, X),
         _delayed_blocks_matching("sample_weight", rows.weights, X),
     ]
-    # Without an error, Dask would wait for ever for the first worker.
-    # Dask's scheduler function is a method of the client if a client is connected.
+    # Without an error, Dask would wait for ever for the first worker. Dask's scheduler function is
+    # a method of the client if a client is connected. Other schedulers need no workers.
     client = getattr(get_scheduler(), "__self__", None)
     if client is not None and hasattr(client, "scheduler_info") and not client.scheduler_info()["workers"]:
         raise ClusterError("the cluster of Dask's client has no workers; start some, or close the client.")

@@ -645,16 +645,17 @@ class AdditiveEstimator(Estimator):
                 f"groups were given, but {type(self).__name__} does not store rows in folds. Set folds=5, if it has this "
                 "parameter."
             )
-        names = np.asarray(groups)
-        if names.ndim != 1:
+        group_array = np.asarray(groups)
+        if group_array.ndim != 1:
             raise InvalidParameter(f"groups={groups!r}; it must be a list or array of one group a row.")
+        # The groups cannot be assigned to batches whose numbers of rows are not known yet.
         block = as_block(X)
         if isinstance(block.X, TableStream) or is_dask(block.X):
             raise InvalidParameter(
                 "groups were given with rows that are read batch by batch: pass one batch a call, or Blocks with ids to an "
                 "estimator of folds_by='id'."
             )
-        return block._replace(hashes=group_hashes(names.tolist()))
+        return block._replace(hashes=group_hashes(group_array.tolist()))
 
     def merge(self, other: Estimator) -> Self:
         """Add another estimator's learned rows to this estimator.

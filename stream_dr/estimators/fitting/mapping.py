@@ -47,8 +47,7 @@ def check_feature_map(spec: JsonDict | None, max_columns: int | None = None) -> 
     mapped = mapping.max_mapped_columns(0)
     if mapped > max_columns:
         raise InvalidParameter(
-            f"exact scatter is stored of up to {max_columns} features, and this feature_map makes "
-            f"{mapped}. "
+            f"exact scatter is stored of up to {max_columns} features, and this feature_map makes {mapped}. "
             'Have it make fewer, or leave the scatter to scatter="auto".'
         )
 
@@ -65,7 +64,7 @@ def make_accumulator(
     """
     if feature_map_spec is None:
         return make_unmapped(cast(InnerState, state))
-    # Nystroem draws landmarks (sampled rows) from the stream. A map that learns computes
+    # The map Nystroem draws landmarks (sampled rows) from the stream. A map with `learns` computes
     # statistics of a table's columns. Other maps do not depend on the rows.
     mapping = feature_map(feature_map_spec)
     accumulator_type = MappedAccumulator
@@ -77,7 +76,9 @@ def make_accumulator(
 
 
 def inner_linear_projection(projection: Projection) -> Linear:
-    """Return the linear projection after the feature map, if any.
+    """Return the linear part of a projection, without its feature map.
+
+    If there is no feature map, the projection itself is returned.
 
     projection: projection of an estimator whose components are linear.
     """

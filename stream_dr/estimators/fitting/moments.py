@@ -207,12 +207,12 @@ class Moments(NamedTuple):
         # Remove features, and then combinations of targets, that are only rounding error.
         combinations = self.clear_noisy_features(cross_sums, target_norm)
         combinations = self.significant_cross_sum_combinations(combinations, target_norm)
-        # Decompose only features that have a sum other than 0.
+        # Decompose only features that have a sum other than 0 (`nonzero`).
         # The singular vectors are 0 at all other features.
-        shows = combinations.any(axis=1)
-        inner, values = left_singular_pairs(combinations[shows])
+        nonzero = combinations.any(axis=1)
+        nonzero_vectors, values = left_singular_pairs(combinations[nonzero])
         vectors = np.zeros((len(cross_sums), len(values)))
-        vectors[shows] = inner
+        vectors[nonzero] = nonzero_vectors
         return LeftSingularPairs(vectors, values)
 
 

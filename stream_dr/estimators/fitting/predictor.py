@@ -476,6 +476,7 @@ def gaussian_class_readout(
     """
     # For components z, a class (mean μ, variances v, prior π) scores z · μ/v + log π − ½ Σ μ²/v.
     weights = (class_means / within_variances).T
+    # The logarithm of the prior 0 is −inf, without a warning.
     with np.errstate(divide="ignore"):
         offset = np.log(class_priors) - 0.5 * (class_means**2 / within_variances).sum(axis=1)
     # Sort the classes by label.

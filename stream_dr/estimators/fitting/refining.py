@@ -110,7 +110,8 @@ class SubspaceSolver:
                 f"n_components={estimator.n_components} is a share of all variance, and refine looks for a given number of "
                 "components. State how many."
             )
-        # Number of components. If it is not set, there are as many as targets or labels.
+        # Number of components. If it is not set, there are as many as targets or labels. If there
+        # are no targets, either, the number is not known.
         self._count = estimator.n_components or moments.cross.shape[1]
         if self._count == 0:
             self._raise_needs_n_components()
@@ -306,6 +307,7 @@ class RowReplay:
         with subspace.ScatterProduct(self._moments.mean, columns, self.scale, self._threads) as total:
             for position, event in source.events():
                 block = self._estimator.parse(fresh, event, raise_if_no_targets=False)
+                # Sparse rows may be narrower than the state: later features have not occurred yet.
                 width = self._state.n_features
                 if block.features > width or (not block.sparse and block.features < width):
                     raise CannotRefine(
@@ -370,6 +372,7 @@ class RowReplay:
                     f"the source is not what this state has seen: its {differs} differ by more than rounding. "
                     f"Give the rows, targets and weights it has learned{order}."
                 )
+            # Later passes are compared with this number.
             self._rows = pass_sums.rows
         elif pass_sums.rows != self._rows:
             raise CannotRefine(
@@ -668,32 +671,32 @@ def refine_steps(
     refinable = check_refinable(estimator, state)
     solver, mapped_state, mapped_source, names = strip_feature_map(refinable, state, as_source(source), feature_names)
     moments = refinable.moments(state)
-    replayed = RowReplay(solver, mapped_state, moments, names, n_threads)
-    method = solver.refine_solver(solver, moments, mapped_state, replayed.scale > 0)
-    summed = compute_pass_sums or partial(replayed.sum_over_pass, mapped_source)
+    row_reader = RowReplay(solver, mapped_state, moments, names, n_threads)
+    method = solver.refine_solver(solver, moments, mapped_state, row_reader.scale > 0)
+    sum_pass = compute_pass_sums or partial(row_reader.sum_over_pass, mapped_source)
 
     # Continue from the earlier refine, or start from the columns of the guess.
-    now = resume or Refining(0, np.zeros((len(moments.mean), 0)), method.start(_loadings_or_empty(guess, moments)))
-    first = now.number + 1
+    refining = resume or Refining(0, np.zeros((len(moments.mean), 0)), method.start(_loadings_or_empty(guess, moments)))
+    first = refining.number + 1
     for number in range(first, max_passes + 1):
         began = time.monotonic()
         pass_progress = partial(progress, number) if progress else None
-        directions = now.solve.directions
+        directions = refining.solve.directions
         # Multiply the scatter by the directions. In the first pass, also learn the rows again.
-        sums = summed(directions, number == first, pass_progress)
+        sums = sum_pass(directions, number == first, pass_progress)
         # Update the solver, and compare the new projection with the projection of the last pass.
-        solve = method.advance(now.solve, replayed.checked_product(sums, directions))
+        solve = method.advance(refining.solve, row_reader.checked_product(sums, directions))
         loadings, eigenvalues, residual = method.current_solution(solve)
         # `along` is the rows' scatter along each component, which scales the components.
         measured = moments._replace(along=method.along)
         projection = solver.make_projection(measured, (loadings, eigenvalues), "refined")
-        turned = _angle_to_last_pass(now, projection)
+        angle = _angle_to_last_pass(refining, projection)
         # Stop if residual and angle are small. The residual alone may be small too early.
-        done = solve.directions.shape[1] == 0 or (residual <= tol and turned <= tol)
+        done = solve.directions.shape[1] == 0 or (residual <= tol and angle <= tol)
         seconds = time.monotonic() - began
-        report = PassReport(number, sums.rows, residual, turned, projection.n_components, seconds, done)
-        now = Refining(number, projection.loadings, solve)
-        yield RefinePass(report, prepend_feature_map(state, projection), now)
+        report = PassReport(number, sums.rows, residual, angle, projection.n_components, seconds, done)
+        refining = Refining(number, projection.loadings, solve)
+        yield RefinePass(report, prepend_feature_map(state, projection), refining)
         if done:
             return
 

@@ -273,7 +273,7 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
     # `mean` and `target_mean` are now this model's means minus the means of the held-out rows.
     # For each target, the sum of squared errors is Cyy + wᵀ Cxx w − 2 wᵀ Cxy + n·bias². Cyy
     # (`target_squares`), Cxx (`scatter`) and Cxy (`cross`) are sums of the n held-out rows, and
-    # w (features,) are the target's coefficients.
+    # w (features,) are the target's coefficients. The bias is the error of the mean prediction.
     bias = coefficients.T @ mean - target_mean
     predicted_squares = (coefficients * (scatter @ coefficients)).sum(axis=0)
     products = (coefficients * cross).sum(axis=0)
@@ -467,8 +467,8 @@ def _held_out_errors(
     # Add the error that comes from the different means of training rows and held-out rows. The
     # bias of the targets times F is Fᵀ(ȳ_T − ȳ) − (Wᵀ F)ᵀ(x̄_T − x̄), where T are the held-out
     # rows.
-    step = basis.T @ ((validation_moments.mean - train_moments.mean) * train_moments.scale)
-    target_step = F.T @ validation_moments.target_mean - F_train.T @ train_moments.target_mean
-    bias = target_step - (g * step) @ B
-    rest = np.maximum(total - explained, 0.0)
-    return np.asarray(rest + validation_moments.weight * (bias**2).sum(axis=1))
+    mean_difference = basis.T @ ((validation_moments.mean - train_moments.mean) * train_moments.scale)
+    target_difference = F.T @ validation_moments.target_mean - F_train.T @ train_moments.target_mean
+    bias = target_difference - (g * mean_difference) @ B
+    centred_errors = np.maximum(total - explained, 0.0)
+    return np.asarray(centred_errors + validation_moments.weight * (bias**2).sum(axis=1))

@@ -127,9 +127,9 @@ class FittedState:
         """Orient and cache a new projection, and return it.
 
         The projection is cached until more rows are learned. It is not cached if rows were learned
-        while it was solved. The components get the signs and
-        order of the last projection that was returned to the user. Components of solution
-        "recurrence" are not changed, because these components change only a little with each row.
+        while it was solved. The components get the signs and order of the last projection that was
+        returned to the user. Components of solution "recurrence" are not changed, because these
+        components change only a little with each row.
 
         projection: the new projection.
         multiply_by_scatter: function that multiplies columns by the rows' scatter. The components
@@ -284,6 +284,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
             raise error
         with self.lock:
             super().set_params(**params)
+            # The cached projection was computed with the old values.
             if "fitted_" in vars(self):
                 self.fitted_.forget_projection()
         return self
@@ -439,7 +440,8 @@ class StreamLearner(NamedParameters, BaseEstimator):
                 learned = self._learn_collections(rows)
                 # Columns without names are matched by position, so they get the learned names.
                 learned.names = learned.names or fitted.names
-                # `parts` is an estimator that has learned only the collection.
+                # `parts` is an estimator that has learned only the collection. `merge` adds its
+                # rows to `self.fitted_`, which must exist.
                 parts = copy(self)
                 parts.fitted_ = learned
                 self.fitted_ = fitted
