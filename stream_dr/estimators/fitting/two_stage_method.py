@@ -211,8 +211,8 @@ class TwoStage(PredictsHeldOut):
         Algorithm 2].
         """
         # Compute the right-hand side `xh` (features, k) of the linear system. While `refine` is
-        # running, its solver `first_stage` has the system's solution, so do not solve here. The
-        # solution is for combinations of the right-hand side's columns, which `expand` undoes.
+        # running, `first_stage` has its solution of the system, so do not solve here. The solution
+        # is for combinations of the right-hand side's columns, which `expand` undoes.
         xh, target_matrix_norm = self.right_hand_side(moments, state)
         if moments.first_stage is not None:
             return cg.second_stage_components(moments.first_stage.solution, xh, moments.first_stage.expand)
@@ -223,8 +223,8 @@ class TwoStage(PredictsHeldOut):
             return np.zeros((len(xh), 0)), np.zeros(0)
 
         # The matrix share·Cxx + ridge·I is inverted, where Cxx is the scatter. It is the identity
-        # times `ridge` if share is 0. If not, it is share·(Cxx + gamma·I), which divides
-        # loadings by √share and eigenvalues by share.
+        # times `ridge` if share is 0. If not, it is share·(Cxx + gamma·I) with gamma = ridge/share.
+        # So solve with Cxx + gamma·I, and divide loadings by √share and eigenvalues by share.
         share, ridge = self.ridge_terms(moments)
         if share == 0.0:
             return two_stage(np.full(len(xh), ridge), significant_combinations, 0.0, zero_rounding(len(xh)))
