@@ -183,6 +183,7 @@ def _fetch_openml(prefixed_name: str) -> _DatasetPart:
     prefixed_name: "openml:NAME:VERSION", or "openml:NAME" for the version that OpenML marks as
         active.
     """
+    # `version` is a list of at most one number.
     _, title, *version = prefixed_name.split(":")
     if not title or len(version) > 1 or not all(number.isdecimal() for number in version):
         raise InvalidParameter(
@@ -196,7 +197,7 @@ def _fetch_openml(prefixed_name: str) -> _DatasetPart:
     targets = None
     if bunch.target is not None:
         targets = np.asarray(bunch.target)
-    # Only sparse rows need their number of columns stated: the last columns may be all zero.
+    # Only blocks of sparse rows may have fewer columns than X, because the last ones may be all 0.
     n_features = X.shape[1] if sp.issparse(X) else None
     return _DatasetPart(folder="", n_features=n_features, blocks=_split_into_blocks(X, targets, feature_names))
 
@@ -210,6 +211,7 @@ def _split_into_blocks(
         list has labels. None if the rows have no targets.
     feature_names: names of the features, or None.
     """
+    # Sparse rows of a Block are CSR.
     if sp.issparse(X):
         X = sp.csr_matrix(X, dtype=np.float64)
     is_continuous = isinstance(targets, np.ndarray) and targets.dtype.kind == "f"
@@ -236,6 +238,7 @@ def _call_sklearn_fetcher(fetcher_name: str, advice: _Advice, **arguments: str |
     try:
         with warnings.catch_warnings():
             # scikit-learn warns each time it repeats a failed download. Hide these warnings.
+            # It repeats the download once, after .2 seconds.
             warnings.simplefilter("ignore")
             return getattr(sklearn.datasets, fetcher_name)(**arguments, n_retries=1, delay=0.2)
 

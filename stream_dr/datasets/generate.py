@@ -126,19 +126,22 @@ def build_vocabulary() -> WordAndTopicTables:
 
     The words and topics do not depend on the seed from which rows are drawn.
     """
+    # The seed is a constant, so that all rows have the same vocabulary.
     random = np.random.default_rng(1996)
 
     # The frequencies of words follow Zipf's law. They are assigned to the words in random order.
     # `share` (47,236,) has the frequency of each word, `topical` (103, 4,096) the words of topics.
+    # The shift by 8 makes the most frequent words less dominant.
     share = 1.0 / (np.arange(WIDTH) + 8.0)
     share = share[random.permutation(WIDTH)] / share.sum()
     topical = np.stack([_draw_topic_words(random, share) for _ in TOPICS])
 
     # The number of times that a row has a word is approximately Poisson distributed.
     # `present` is the probability that a row has the word at least once.
-    # `topic_share` is the number of times that each word is in the tables of all topics.
-    topic_share = np.bincount(topical.ravel(), minlength=WIDTH)
-    overall_share = (1 - TOPICAL) * share + TOPICAL * topic_share / topical.size
+    # `topic_count` is the number of times that each word is in the tables of all topics.
+    # The share TOPICAL of a row's words comes from these tables.
+    topic_count = np.bincount(topical.ravel(), minlength=WIDTH)
+    overall_share = (1 - TOPICAL) * share + TOPICAL * topic_count / topical.size
     present = 1.0 - np.exp(-WORDS_A_ROW * overall_share)
     # idf = log(number of rows / number of rows that have the word), and at least one row has it.
     idf = np.log(ROWS / np.clip(ROWS * present, 1.0, None))
@@ -169,10 +172,11 @@ def _draw_topic_words(random: np.random.Generator, word_shares: np.ndarray) -> n
 
     # Sort the words, because argpartition returns them in an order that depends on the processor.
     words = np.sort(largest)
+    # `ranks` has the ranks 0 to 399, each repeated by its frequency in the topic. A rank becomes a
+    # word at random. The shift by 4 makes the most frequent words less dominant.
     own_share = 1.0 / (np.arange(_TOPIC_WORDS) + 4.0)
-    # `table` has ranks from 0 to 399, repeated by frequency. Each rank becomes a word at random.
-    table = _repeat_indices_by_share(own_share / own_share.sum(), TOPIC_TABLE)
-    return random.permutation(words).take(table).astype(np.uint16)
+    ranks = _repeat_indices_by_share(own_share / own_share.sum(), TOPIC_TABLE)
+    return random.permutation(words).take(ranks).astype(np.uint16)
 
 
 def _repeat_indices_by_share(shares: np.ndarray, n_entries: int) -> np.ndarray:
@@ -234,15 +238,16 @@ def _cumulative_topic_pair_shares() -> np.ndarray:
     TOP_SHARES.
     """
     # `first` (4,) is the probability of each top topic to be the first topic of a row.
-    # The shares sum to more than 1. `extra` is the share of rows that have a second top topic.
+    # The shares sum to more than 1, because rows with two top topics count twice. `extra` is the
+    # share of these rows.
     shares = np.array(list(TOP_SHARES.values()))
     first = shares / shares.sum()
     extra = shares.sum() - 1.0
     pairs = np.outer(first, first)
     np.fill_diagonal(pairs, 0.0)
 
-    # Iterative proportional fitting: scale rows and columns in turn.
-    # In the end each topic is the first topic as often as it is the second.
+    # Iterative proportional fitting: scale rows and columns in turn, until each topic is as often
+    # the second topic as the first, in rows with two. After 200 rounds, this has converged.
     for _ in range(200):
         pairs *= (extra * first / pairs.sum(axis=1))[:, None]
         pairs *= extra * first / pairs.sum(axis=0)
@@ -368,6 +373,7 @@ def _draw_row_topics(
     # A top topic is a root of the tree, such as CCAT.
     # Draw the first and the second top topic of each row. If they are equal, the row has only one.
     # `pairs` has the cumulative probabilities of the pairs. Pair p is divmod(p, 4).
+    # The last entry is their sum, by which a random number from 0 to 1 is multiplied.
     pair = np.searchsorted(word_tables.pairs, random.random(_CHUNK) * word_tables.pairs[-1], side="right")
     top, second = np.divmod(pair, len(TOP_SHARES))
 
@@ -377,6 +383,7 @@ def _draw_row_topics(
     has_second = np.flatnonzero(top != second)
     row = np.concatenate([np.arange(_CHUNK), has_second])
     above = np.concatenate([top, second[has_second]])
+    # Some rows get a second lower topic under the same top topic, with probability _FURTHER_TOPIC.
     repeated = np.flatnonzero(random.random(len(row)) < _FURTHER_TOPIC)
     row = np.concatenate([row, row[repeated]])
     above = np.concatenate([above, above[repeated]])
@@ -403,7 +410,7 @@ def _draw_word_rows(
     topic_codes: np.ndarray,
     topic_indptr: np.ndarray,
 ) -> sp.csr_matrix:
-    """Draw the words of 1,000 rows.
+    """Draw the words of 1,000 rows, and return the rows.
 
     random: generator of the random numbers.
     word_tables: tables from which the words are drawn.
@@ -411,21 +418,20 @@ def _draw_word_rows(
     topic_indptr: (1,001,). The topics of row i are
         topic_codes[topic_indptr[i] : topic_indptr[i + 1]].
 
-    Returns the rows (1,000, 47,236). A column is a word, and each row is scaled to norm 1.
+    Returns the rows (1,000, 47,236), as `_weight_and_scale_words` does.
     """
     # Draw the number of words of each row. `row` has the index of the row of each word to draw.
-    # A log-normal number with this mean logarithm has the mean WORDS_A_ROW.
+    # A log-normal number with this mean logarithm has the mean WORDS_A_ROW. At least 4 are drawn.
     mean_log_length = np.log(WORDS_A_ROW) - _LENGTH_SIGMA**2 / 2
     lengths = np.maximum(random.lognormal(mean_log_length, _LENGTH_SIGMA, _CHUNK), 4).astype(np.int64)
     row = np.repeat(np.arange(_CHUNK, dtype=np.uint32), lengths)
 
-    # `bits` has one random number for each word to draw.
-    # The high bits of the number select a word of the whole vocabulary.
-    # At some random places, a word of one of the row's topics replaces the word of the vocabulary.
-    # The low bits of the number select the word of the topic.
+    # `bits` has a random number for each word to draw. Its upper 20 of 32 bits select a word of the
+    # whole vocabulary from the table `common` (2^20,).
     bits = random.integers(0, 1 << 32, len(row), dtype=np.uint32)
-    # The upper 20 of 32 bits are an index of `common` (2^20,), the lower 12 of a topic's table.
     word = word_tables.common[bits >> np.uint32(12)]
+    # At some random places, a word of one of the row's topics replaces the word of the vocabulary.
+    # The lower 12 bits select it from the table of this topic.
     topical = np.flatnonzero(random.random(len(row), dtype=np.float32) < TOPICAL)
     topical_row = row[topical]
     # Each of the row's topics is picked with equal probability. `pick` is its index in topic_codes.
@@ -434,20 +440,32 @@ def _draw_word_rows(
     pick = topic_indptr[topical_row] + offset
     word[topical] = word_tables.topical[topic_codes[pick], bits[topical] & np.uint32(TOPIC_TABLE - 1)]
 
-    # A key is a number that encodes a row and a word.
-    # Sorted keys have the order of CSR, and equal keys are counted.
-    # A word is below 2^16. `new` has the indices at which another key begins.
+    return _weight_and_scale_words(row, word, word_tables.idf)
+
+
+def _weight_and_scale_words(row: np.ndarray, word: np.ndarray, idf: np.ndarray) -> sp.csr_matrix:
+    """Return rows (1,000, 47,236) with the weight of each drawn word.
+
+    A column is a word, and each row is scaled to norm 1.
+
+    row: (words,), index of the row for which each word was drawn, ascending.
+    word: (words,), the drawn words. A row may have a word several times.
+    idf: (47,236,), inverse document frequency of each word.
+    """
+    # A key is a number that encodes a row and a word (below 2^16). Sorted keys have the order of
+    # CSR, and equal keys are counted. `new` has the indices at which another key begins.
     keys = np.sort(row << np.uint32(16) | word)
     differs = keys[1:] != keys[:-1]
     new = np.flatnonzero(np.concatenate([[True], differs]))
     counts = np.diff(np.append(new, len(keys)))
     keys = keys[new]
     indices = (keys & np.uint32(0xFFFF)).astype(np.int32)
+    # `starts` (1,001,) has the index in `keys` at which each row starts, and the number of keys.
     first_keys = np.arange(_CHUNK + 1, dtype=np.uint64) << np.uint64(16)
     starts = np.searchsorted(keys, first_keys).astype(np.int32)
 
     # Weight the words by (1 + log count) · idf, and scale each row to norm 1.
-    values = (1.0 + np.log(counts)) * word_tables.idf[indices]
+    values = (1.0 + np.log(counts)) * idf[indices]
     norms = np.sqrt(np.add.reduceat(values**2, starts[:-1]))
     values /= np.repeat(norms, np.diff(starts))
     matrix = sp.csr_matrix((values, indices, starts), shape=(_CHUNK, WIDTH))

@@ -160,7 +160,8 @@ def infer_format_from_suffix(path: FileName) -> str:
     decides. Raises InvalidParameter if the suffix is unknown.
     """
     archive, _, member = str(path).partition("!")
-    # A database holds tables under names without a suffix. An archive holds files with suffixes.
+    # The path is FILE!TABLE for a database, and ARCHIVE!MEMBER for a file in an archive. The suffix
+    # of FILE or of MEMBER names the format.
     if (format := _SUFFIXES.get(Path(archive).suffix.lower())) in DATABASES:
         return str(format)
 
@@ -215,6 +216,8 @@ class FileSource:
         # The suffix .tsv means that the delimiter is a tab.
         if format == "csv" and options.delimiter == "," and all(".tsv" in path.suffixes for path in self.paths):
             options = options._replace(delimiter="\t")
+        # Without the option `raw`, the first rows decide whether they are a table. `first` reads
+        # them with `self.options`, so these are set before.
         self.options = options
         if format in TABLES and options.raw is None:
             self.options = options._replace(raw=self.first is not None and self.first.table)
@@ -279,7 +282,7 @@ class FileSource:
         return FileSource(self.paths, self.format, self.options._replace(drop=drop, raw=None)), extra
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield blocks of rows with their numbers.
+        """Yield numbered blocks of rows, as pairs (number, block).
 
         The number of a block is its index in the source, from 0. The blocks whose numbers are in
         after < number ≤ until are yielded. If `until` is None, there is no upper limit.

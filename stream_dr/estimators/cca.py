@@ -122,12 +122,14 @@ class CCA(TargetRegression, TwoStage):
         m = self.moments(self.state_)
         root = self._target_whitening_root(m)
 
-        # Compute the cross-scatter of the whitened targets and the components. The matrix `root`
-        # (targets, r) whitens targets (makes them uncorrelated, with equal variance).
-        # Columns of the moments are multiplied by `scale`, so the loadings are divided by it.
-        turned = root.T @ (m.cross.T @ (projection.loadings / m.scale[:, None]))
-        lengths = np.linalg.norm(turned, axis=0)
-        rotations: np.ndarray = root @ (turned / np.where(lengths > 0, lengths, 1.0))
+        # `whitened_cross` (r, components) is the cross-scatter of whitened targets and components.
+        # The matrix `root` (targets, r) whitens targets (makes them uncorrelated, with scatter 1).
+        # `m.cross` (features, targets) is the cross-scatter of rows and targets. Its features are
+        # multiplied by `m.scale`, so the loadings are divided by it.
+        whitened_cross = root.T @ (m.cross.T @ (projection.loadings / m.scale[:, None]))
+        # Scale each direction to length 1. A component without correlation has the direction 0.
+        lengths = np.linalg.norm(whitened_cross, axis=0)
+        rotations: np.ndarray = root @ (whitened_cross / np.where(lengths > 0, lengths, 1.0))
 
         # Apply the scaling, and sort the rows by label as in `classes_`. `weight` is the number of
         # learned rows, by which a sum of squares of 1 becomes a variance of 1.
@@ -148,10 +150,12 @@ class CCA(TargetRegression, TwoStage):
         """
         diagonal = np.diagonal(moments.target_scatter)
         # Find the targets that vary, because a scatter of only rounding error is useless.
-        # If all rows have a label, the label's scatter is only rounding error, so drop the label.
         # The error is some EPS times the sum of squares before centring. 8 is a safety factor.
+        # If all rows have a label, the label's scatter is only rounding error, so drop the label.
         if moments.labelled:
             varying_columns = diagonal > 8 * EPS * moments.weight * moments.target_mean**2
+        # Numbers are centred before they are squared, so the error is far smaller: `Rounding`
+        # squares 8 EPS, too. It is given the root of the sum of squares of each target's mean.
         else:
             varying_columns = Rounding(np.sqrt(moments.weight) * np.abs(moments.target_mean)).varying_columns(diagonal)
 

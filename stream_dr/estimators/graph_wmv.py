@@ -94,36 +94,37 @@ class GraphWMV(NeighbourhoodMethod):
 
     def solve_inner(self, state: Reservoir) -> Linear:
         """Return the projection in which weighted pairs of sampled rows differ most."""
+        # Without sampled rows (`numbers` are their numbers), there are no pairs.
         if not len(state.numbers):
             return projection_without_components(np.zeros(state.n_features))
         # The graph has an edge between each sampled row and its neighbours. Its Laplacian (sampled
         # rows, sampled rows) is the diagonal matrix of the degrees minus the weights of the edges.
         graph = self.sample_graph(state)
-        laplacian = sp.diags_array(graph.degrees, format="csr") - graph.weights
-        # Class indicators (sampled rows, classes): 1 for the class of each labelled row.
+        graph_laplacian = sp.diags_array(graph.degrees, format="csr") - graph.weights
+        # Row i of `indicators` (sampled rows, classes) is 1 at the class of sampled row i.
         # `codes` has the class of each row, −1 for a row without a label.
-        known = np.flatnonzero(state.codes >= 0)
+        labelled = np.flatnonzero(state.codes >= 0)
         shape = (len(state.codes), int(state.codes.max(initial=-1)) + 1)
-        places = (known, state.codes[known])
-        labels = sp.csr_array((np.ones(len(known)), places), shape=shape)
+        entries = (labelled, state.codes[labelled])
+        indicators = sp.csr_array((np.ones(len(labelled)), entries), shape=shape)
 
         def multiply_by_laplacian(columns: np.ndarray) -> np.ndarray:
-            """Multiply columns by the Laplacian L of all weights.
+            """Return the product (sampled rows, m) of the Laplacian and m columns.
 
-            The result is (sampled rows, m).
+            The Laplacian is that of all weights, from the graph and from labels.
             """
             # `self.graph` is the parameter μ, by which the weights of the edges are multiplied.
-            out = self.graph * (laplacian @ columns)
-            if labels.shape[1]:
-                # Add the product of `columns` and the Laplacian of the weights from labels. The
-                # Laplacian itself is not formed. n has the number of rows of each class. C
-                # (classes, classes) has the weights of pairs of rows: alpha for equal classes, and
-                # beta for different classes.
-                n = np.asarray(labels.sum(axis=0)).ravel()
+            product = self.graph * (graph_laplacian @ columns)
+            # Add the product of `columns` and the Laplacian of the weights from labels. The
+            # Laplacian itself, D − Y C Yᵀ with Y = `indicators`, is not formed. n has the number of
+            # rows of each class. C (classes, classes) has the weights of pairs of rows: alpha for
+            # equal classes, beta for different ones. D is diagonal and has the row sums (degrees).
+            if indicators.shape[1]:
+                n = np.asarray(indicators.sum(axis=0)).ravel()
                 C = self.beta + (self.alpha - self.beta) * np.eye(len(n))
-                degrees = labels @ (C @ n)
-                out += degrees[:, None] * columns - labels @ (C @ (labels.T @ columns))
-            return cast(np.ndarray, out)
+                degrees = indicators @ (C @ n)
+                product += degrees[:, None] * columns - indicators @ (C @ (indicators.T @ columns))
+            return cast(np.ndarray, product)
 
         unit = self.scaling == "unit"
         return largest_eigenvalue_projection(state.kept, multiply_by_laplacian, self.n_components, unit)

@@ -90,7 +90,7 @@ def _exact_hsic(
 
     The parameters are described at `hsic`, where `weights` is called `sample_weight`.
     """
-    # SPCA has the same parameters for the targets, and reads the same rows.
+    # An SPCA estimator checks the parameters of the targets and converts rows and targets.
     spca = SPCA(kernel=kernel, sigma=sigma)  # type: ignore[arg-type]
     spca.check_parameters()
     check_choice("x_kernel", x_kernel, ("linear", "rbf"))
@@ -140,24 +140,25 @@ def _hsic_in_blocks(
         X = X - X[0]
     target_columns = target_columns - target_columns[0]
 
-    # Sum the products of the two kernels, and the weighted row sums of each kernel.
-    joint = 0.0
-    of_rows = np.empty(n)
-    of_targets = np.empty(n)
+    # K and L (n, n) are the kernel matrices of rows and targets. A block has some of their rows.
+    # Sum the products of K and L (`trace`), and compute the weighted row sums of K and of L.
+    trace = 0.0
+    K_sums = np.empty(n)
+    L_sums = np.empty(n)
     size = max(1, BLOCK_VALUES // n)
     for start in range(0, n, size):
         part = slice(start, start + size)
         K = _kernel_matrix(X[part], X, x_sigma)
         L = _kernel_matrix(target_columns[part], target_columns, y_sigma)
-        of_rows[part] = K @ weights
-        of_targets[part] = L @ weights
-        joint += float(weights[part] @ ((K * L) @ weights))
+        K_sums[part] = K @ weights
+        L_sums[part] = L @ weights
+        trace += float(weights[part] @ ((K * L) @ weights))
 
-    # Compute two terms from the row sums. With them, the result is that of centred kernels:
-    # tr(K H L H) is tr(K L) − 2/n · 1ᵀ K L 1 + (1ᵀ K 1)(1ᵀ L 1)/n², here for weighted rows.
-    crossed = float(weights @ (of_rows * of_targets)) / total
-    product = float(weights @ of_rows) * float(weights @ of_targets) / total**2
-    return max(0.0, joint - 2.0 * crossed + product) / (total - 1.0) ** 2
+    # Centring adds two terms to the trace. With the centring matrix H, the trace tr(K H L H) is
+    # tr(K L) − 2/n · 1ᵀ K L 1 + (1ᵀ K 1)(1ᵀ L 1)/n², here for weighted rows.
+    second = float(weights @ (K_sums * L_sums)) / total
+    third = float(weights @ K_sums) * float(weights @ L_sums) / total**2
+    return max(0.0, trace - 2.0 * second + third) / (total - 1.0) ** 2
 
 
 def _kernel_matrix(A: Rows, B: Rows, sigma: float | None) -> np.ndarray:

@@ -133,11 +133,10 @@ class HSL(TwoStage, _LaplacianParameter):
         where n is the weight of the rows with this label. `label_set_factors` gives the others.
         The norm decides which part of XH is only rounding error.
         """
+        # Each of the k columns of H has at most length 1, so √k bounds the norm of H.
         k = len(moments.label_weights)
-        # `cross` (features, labels) has the sum of the centred rows with each label.
-        # Each column of H has at most length 1, so √k bounds the norm of H.
-        # Return without label sets for the Laplacian "zhou".
-        # If each row has one label, the other Laplacians are equal to "zhou".
+        # `cross` (features, labels) has the sum of the centred rows with each label. It is enough
+        # for "zhou". If each row has one label (kind "class"), the other Laplacians equal "zhou".
         if self.laplacian == "zhou" or moments.kind == "class" or k == 0:
             return RightHandSide(moments.cross / np.sqrt(moments.label_weights), k**0.5)
 
@@ -145,6 +144,7 @@ class HSL(TwoStage, _LaplacianParameter):
         # The factors follow from the weight n_e of the rows with each label.
         n_e = np.zeros(len(moments.present))
         n_e[moments.present] = moments.label_weights
+        # The method `keeps_label_sets` makes the state store these sums.
         assert isinstance(state.label_sets, LabelSets)
         # `present` marks labels that have rows. `columns` is (label sets, labels that have rows).
         columns = label_set_factors(state.label_sets.sets, n_e, self.laplacian)[:, moments.present]
@@ -169,20 +169,23 @@ def label_set_factors(
         factor 0.
     laplacian: "clique" or "star".
     """
-    # A factor is `edge` / √g. A set's g is the sum of `part` over its labels.
+    # A factor is `numerators` / √g. A set's g is the sum of `summands` over its labels.
+    # Both have an entry for each label.
     if laplacian == "clique":
-        part = label_weights
-        edge = (label_weights > 0).astype(float)
+        summands = label_weights
+        numerators = (label_weights > 0).astype(float)
     else:
-        part = np.divide(1.0, label_weights, out=np.zeros_like(label_weights), where=label_weights > 0)
-        edge = part
+        summands = np.divide(1.0, label_weights, out=np.zeros_like(label_weights), where=label_weights > 0)
+        numerators = summands
+    # `sizes` has the number of labels of each set.
     sizes = np.array([len(s) for s in label_sets], dtype=np.int64)
 
     # `codes` has the codes of all sets, and `owner` has the index of each code's set.
     codes = np.array([code for s in label_sets for code in s], dtype=np.int64)
     owner = np.repeat(np.arange(len(label_sets)), sizes)
-    g = np.bincount(owner, weights=part[codes], minlength=len(label_sets))
+    g = np.bincount(owner, weights=summands[codes], minlength=len(label_sets))
 
-    root = np.divide(1.0, np.sqrt(g), out=np.zeros(len(label_sets)), where=g > 0)
+    # A set whose labels have no weight has g = 0, and its factors are 0.
+    inverse_roots = np.divide(1.0, np.sqrt(g), out=np.zeros(len(label_sets)), where=g > 0)
     shape = (len(label_sets), len(label_weights))
-    return sp.csr_matrix((edge[codes] * root[owner], (owner, codes)), shape=shape)
+    return sp.csr_matrix((numerators[codes] * inverse_roots[owner], (owner, codes)), shape=shape)

@@ -246,10 +246,10 @@ class InformationGain(MappedMethod[MomentState], AdditiveEstimator):
         input_features: names of all features. None means the names of the learned table's columns.
             Ignored if there is a feature map.
         """
-        # A feature map has names of its own columns, or none.
         names = input_features
         if input_features is None:
             names = self.fitted().names
+        # With a feature map, only the map knows the names of its columns, or they have none.
         if self.feature_map is not None:
             names = getattr(self.projection(), "feature_names", None)
         if names is None:
@@ -264,6 +264,7 @@ def information_gain(state: MomentState) -> np.ndarray:
 
     The gain is at least 0. If no rows were learned, the gain of every feature is 0.
     """
+    # `sums` are the state's sums for each feature. They are no SparsePart if no row was learned.
     gains = np.zeros(state.n_features)
     sums = state.features
     if state.weight <= 0 or not len(state.labels) or not isinstance(sums, SparsePart):
@@ -294,12 +295,12 @@ def _class_information_gain(
     class_weights: (classes,), weight of the rows of each class.
     total_weight: weight of all rows.
     """
-    # The sum over rows with the feature and rows without it gives the mutual information. Weights
-    # of rows without the feature are differences, in which a rounding error may be below 0.
-    absent = np.maximum(class_weights - joint_weights, 0.0)
-    missing = np.maximum(total_weight - present_weights, 0.0)
+    # The rows with the feature and the rows without it each give a part of the mutual information.
+    # The weights of rows without the feature are differences, which rounding may make negative.
+    absent_joint_weights = np.maximum(class_weights - joint_weights, 0.0)
+    absent_weights = np.maximum(total_weight - present_weights, 0.0)
     present_terms = _mutual_information_parts(joint_weights, present_weights, class_weights, total_weight)
-    absent_terms = _mutual_information_parts(absent, missing, class_weights, total_weight)
+    absent_terms = _mutual_information_parts(absent_joint_weights, absent_weights, class_weights, total_weight)
     return np.asarray((present_terms + absent_terms) / total_weight)
 
 
@@ -317,12 +318,15 @@ def _multilabel_information_gain(
     label_weights: (labels,), weight of the rows with each label.
     total_weight: weight of all rows.
     """
-    # For each label, treat "with the label" and "without the label" as two classes.
+    # For each label, treat the rows with the label and the rows without it as two classes.
+    # `two_joint_weights` (features, 2) and `two_weights` (2,) are the weights of these classes.
     gains = np.zeros(len(present_weights))
     for j, weight in enumerate(label_weights):
-        pair = np.column_stack([joint_weights[:, j], np.maximum(present_weights - joint_weights[:, j], 0.0)])
-        with_and_without = np.asarray([weight, total_weight - weight])
-        gains += _class_information_gain(pair, present_weights, with_and_without, total_weight)
+        # The difference is at least 0, except for rounding errors.
+        without = np.maximum(present_weights - joint_weights[:, j], 0.0)
+        two_joint_weights = np.column_stack([joint_weights[:, j], without])
+        two_weights = np.asarray([weight, total_weight - weight])
+        gains += _class_information_gain(two_joint_weights, present_weights, two_weights, total_weight)
     return gains
 
 
@@ -345,12 +349,13 @@ def _mutual_information_parts(
     class_weights: (classes,), weight of the rows of each class.
     total_weight: weight of all rows.
     """
-    # If all rows are counted for a feature, use the class weights without any division.
-    # The feature's ratio `joint / expected` is then exactly 1, without a rounding error.
-    always = (feature_weights == total_weight)[:, None]
-    expected = np.where(always, class_weights, feature_weights[:, None] * (class_weights / total_weight))
+    # `expected` (features, classes) is m n / N, so the part is the sum of b log(b / expected).
+    # If all rows are counted for a feature, use the class weights n without any division.
+    # Then b / expected is exactly 1, without a rounding error.
+    all_counted = (feature_weights == total_weight)[:, None]
+    expected = np.where(all_counted, class_weights, feature_weights[:, None] * (class_weights / total_weight))
 
-    # Mask the terms whose weight is not 0. The other terms are 0, and no logarithm is computed.
-    there = (joint_weights > 0) & (expected > 0)
-    ratio = np.where(there, joint_weights, 1.0) / np.where(there, expected, 1.0)
-    return np.asarray((joint_weights * np.log(ratio)).sum(1))
+    # Terms of weight 0 are 0. For these, the ratio 1 is used, whose logarithm is defined.
+    positive = (joint_weights > 0) & (expected > 0)
+    ratio = np.where(positive, joint_weights, 1.0) / np.where(positive, expected, 1.0)
+    return np.asarray((joint_weights * np.log(ratio)).sum(axis=1))

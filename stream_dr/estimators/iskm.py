@@ -134,26 +134,28 @@ class IncrementalSKM(MappedMethod[SKMState]):
         vectors = state.basis.vectors()
         mean = state.basis.means() @ (counts / max(counts.sum(), 1.0))
 
-        # Count the eigenvalues that can be positive. For a ≥ 1 these are (classes − 1).
+        # The length of a vector estimates the absolute eigenvalue of its component.
+        # For a ≥ 1, at most (classes − 1) eigenvalues are positive, those of the first vectors.
         if self.a >= 1.0:
-            positive = max(int(np.count_nonzero(counts)) - 1, 0)
+            max_positive = max(int(np.count_nonzero(counts)) - 1, 0)
         else:
-            positive = vectors.shape[1]
-        # Drop vectors shorter than a hundredth of the longest.
+            max_positive = vectors.shape[1]
+        # Vectors shorter than a hundredth of the longest do not converge to positive eigenvalues.
         if self.keep == "positive":
-            loadings, lengths = normalise_long_columns(vectors[:, :positive], min_relative_length=1e-2)
+            loadings, lengths = normalise_long_columns(vectors[:, :max_positive], min_relative_length=1e-2)
             return Linear(mean, loadings, lengths, "recurrence")
 
-        # Return every component whose vector is not zero.
-        # Lengths of components past the first `positive` ones become negative.
-        there = np.flatnonzero(np.any(vectors, axis=0))
-        loadings, lengths = normalise_long_columns(vectors[:, there], min_relative_length=0.0)
-        return Linear(mean, loadings, lengths * np.where(there < positive, 1.0, -1.0), "recurrence")
+        # With keep="all", return every component whose vector is not zero.
+        # The eigenvalues of the vectors after the first `max_positive` ones are negative.
+        nonzero = np.flatnonzero(np.any(vectors, axis=0))
+        loadings, lengths = normalise_long_columns(vectors[:, nonzero], min_relative_length=0.0)
+        eigenvalues = lengths * np.where(nonzero < max_positive, 1.0, -1.0)
+        return Linear(mean, loadings, eigenvalues, "recurrence")
 
     def inner_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the number of bytes of what the estimator remembers.
+        """Return the size of the state in bytes.
 
-        It is 8 · k · (d + 2 k). k is the number of components plus the number of classes
+        The size is 8 · k · (d + 2 k). k is the number of components plus the number of classes
         (`n_targets`), rounded up to a multiple of 8. d is `n_features`, the number of features
         after the feature map.
         """

@@ -165,7 +165,8 @@ class KNearest(LabelScore, StreamLearner):
         return_distance : bool, default True
             If False, only the indices are returned.
         """
-        # scikit-learn's classifier finds the neighbours. None means the sampled rows themselves.
+        # scikit-learn's classifier `search` finds the neighbours. For it, too, rows=None means the
+        # sampled rows themselves.
         rows = None
         if X is not None:
             rows = self._rows_to_classify(X)
@@ -231,13 +232,14 @@ class KNearest(LabelScore, StreamLearner):
             search = fitted.neighbour_search
             version = fitted.version
 
-        # Fit again if k changed. The class of a sampled row is an index in the sorted labels.
-        # `state.codes` has indices in `state.labels`, which are in the order of their first rows.
+        # Fit if no search is cached or k changed. There are no more neighbours than sampled rows.
         labels = sorted(state.labels)
         k = min(self.n_neighbors, len(state.numbers))
         if search is None or search.n_neighbors != k:
-            places = {label: place for place, label in enumerate(labels)}
-            codes = np.array([places[label] for label in state.labels])[state.codes]
+            # `state.codes` has indices in `state.labels`, whose order is that of their first rows.
+            # Convert them to indices in the sorted labels.
+            new_codes = {label: code for code, label in enumerate(labels)}
+            codes = np.array([new_codes[label] for label in state.labels])[state.codes]
             search = KNeighborsClassifier(k).fit(state.kept, codes)
             # Store the result, unless rows were learned meanwhile.
             with self.lock:

@@ -176,25 +176,24 @@ class LDA(LinearClassifier, TwoStage):
         loadings: (features, q), directions without priors.
         eigenvalues: (q,), eigenvalues of these directions.
         """
-        # Scale the directions to within-class variance 1. Their variance is 1 by the inverted
-        # matrix share·Cxx + ridge·I (Cxx is the total scatter), of which share·eigenvalue is
-        # between classes. A rotation of scaled directions does not change their within-class
-        # scatter.
+        # A direction w has wᵀ A w = 1 for the inverted matrix A = share·Cxx + ridge·I, where Cxx is
+        # the total scatter. The part share·eigenvalue is between classes, the rest within classes.
+        # Scale the directions to within-class scatter 1, which a rotation does not change.
         share = self.ridge_terms(moments)[0]
         unit = loadings / np.sqrt(np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE))
 
         # Rotate to the axes along which class means, weighted by the priors, differ most.
+        # `centres` (classes, q) are the class means minus the mean of all rows. For `deviations`,
+        # the mean by the priors is subtracted, and each class is weighted by the root of its prior.
         priors = self._class_priors(moments)
-        # `centres` (classes, q) are the class means minus the mean of all rows. `apart` refers
-        # them to the mean by the priors, and weights each class by the root of its prior.
         centres = moments.project_offsets(unit)
-        apart = np.sqrt(moments.weight * priors)[:, None] * (centres - priors @ centres)
-        turn, values = left_singular_pairs(apart.T)
+        deviations = np.sqrt(moments.weight * priors)[:, None] * (centres - priors @ centres)
+        rotation, values = left_singular_pairs(deviations.T)
 
-        # Scale back, so that the total scatter with the ridge is 1.
+        # Scale back to wᵀ A w = 1. `ratio` is the scatter between classes over that within classes.
         ratio = values**2
         eigenvalues = ratio / (1.0 + share * ratio)
-        return (unit @ turn) * np.sqrt(1.0 - share * eigenvalues), eigenvalues
+        return (unit @ rotation) * np.sqrt(1.0 - share * eigenvalues), eigenvalues
 
     def centre(self, moments: Moments) -> np.ndarray:
         """Return the point (features,) that rows are centred on.
@@ -216,19 +215,19 @@ class LDA(LinearClassifier, TwoStage):
             multiplied by `moments.scale`).
         eigenvalues: (q,), eigenvalues of the components.
         """
-        # `apart` (classes, q) are the class means minus their mean by the priors, along the
+        # `class_means` (classes, q) are the class means minus their mean by the priors, along the
         # components. `between` (q,) is the variance of the class means.
         priors = self._class_priors(moments)
-        share = self.ridge_terms(moments)[0]
         centres = moments.project_offsets(loadings / moments.scale[:, None])
-        apart = centres - priors @ centres
-        between = priors @ apart**2
+        class_means = centres - priors @ centres
+        between = priors @ class_means**2
 
-        # Along a component, the variance by share · Cxx plus the ridge is between / eigenvalue.
+        # The method inverts share · Cxx + ridge · I, where Cxx is the rows' scatter. Without
+        # shrinkage, share is 1. By this matrix, a component's variance is between / eigenvalue.
         # The variance within classes is this variance minus share · between.
-        # The number `share` is 1 without shrinkage.
+        share = self.ridge_terms(moments)[0]
         variances = between / eigenvalues * np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE)
-        return gaussian_class_readout(moments, apart, variances, priors)
+        return gaussian_class_readout(moments, class_means, variances, priors)
 
     def scatter_trace_for_shrinkage(self, moments: Moments) -> float:
         """Return the trace of the within-class scatter, summed over rows."""

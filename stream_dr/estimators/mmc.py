@@ -35,6 +35,7 @@ def scatter_sum_directions(
     only_positive: True to return only eigenvectors of positive eigenvalue.
     """
     # `roots` are the square roots of the eigenvalues of the scatter between classes.
+    # If the scatter of all rows is not used, or there are no rows, its eigenvectors are the result.
     vectors, roots = moments.between_eigenpairs()
     if moments.weight <= 0 or total_scatter_weight == 0.0:
         return vectors, between_weight * roots**2

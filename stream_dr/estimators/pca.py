@@ -109,20 +109,21 @@ class PCA(LinearGaussian, Refinable):
             return m
 
         # `numbers`, `categories` and `gaps` are indices of mapped columns, by kind.
-        # Scale columns of numbers to variance 1.
-        # Divide the column of a category by the root of the category's share of rows.
-        # Multiply by 0 the columns (`gaps`) that say in which rows a value is missing.
+        # `factors` has the factor of each column, 1 for columns of other kinds.
         numbers, categories, gaps = columns
-        varying_columns = numbers[m.rounding.varying_columns(m.diagonal)[numbers]]
+        factors = np.ones(len(m.mean))
+
+        # Scale columns of numbers to variance 1, unless their variance is only rounding error.
+        varying = numbers[m.rounding.varying_columns(m.diagonal)[numbers]]
+        factors[varying] = np.sqrt(m.weight / m.diagonal[varying])
+        # Divide the column of a category by the root of its mean, the category's share of rows.
+        # The factor is 0 if all rows of the category were unlearned.
+        factors[categories] = 0.0
         present = categories[m.mean[categories] > 0.0]
-        factor = np.ones(len(m.mean))
-        factor[varying_columns] = np.sqrt(m.weight / m.diagonal[varying_columns])
-        # The mean of a category's column is its share of rows. The factor of a category is 0 if
-        # all of its rows were unlearned.
-        factor[categories] = 0.0
-        factor[present] = 1.0 / np.sqrt(m.mean[present])
-        factor[gaps] = 0.0
-        return scale_moments(m, factor)
+        factors[present] = 1.0 / np.sqrt(m.mean[present])
+        # Do not use the columns that mark missing values.
+        factors[gaps] = 0.0
+        return scale_moments(m, factors)
 
     def component_count(self, eigenvalues: np.ndarray, moments: Moments) -> int:
         """Return the number of components that n_components asks for.
@@ -188,8 +189,10 @@ class PCA(LinearGaussian, Refinable):
             loadings = projection.loadings * np.sqrt(variances)
         else:
             loadings = projection.loadings
+        # `total` is the variance summed over all columns.
         total = float(m.diagonal.sum()) / variance_divisor(m)
-        # Rows vary in at most as many directions as there are columns or rows.
+        # Columns of the moments were multiplied by the factors `m.scale` (features,).
+        # Rows vary in at most as many directions as there are rows, or columns of factor above 0.
         max_directions = min(float(np.count_nonzero(m.scale)), m.weight)
         axes = divide_by_scale(loadings, m.scale)
         return GaussianLogLikelihood(projection.mean, axes, variances, total, m.scale, m.weight, max_directions)

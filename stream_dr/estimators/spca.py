@@ -174,9 +174,9 @@ class SPCA(DependenceMethod):
         are dropped. If `null_space` is true, random directions of eigenvalue 0 may follow.
         """
         vectors, values = moments.significant_left_singular_pairs(moments.cross, moments.uncentred_target_norm)
-        # The "rbf" kernel is approximated by many columns of targets, so there may be many
-        # components. Return ten of them by default. For the other kernels, there are as many as
-        # targets or labels.
+        # The "rbf" kernel is approximated by many columns of targets, so there may be very many
+        # components. By default, return the first ten. With other kernels, return all components,
+        # of which there are at most as many as targets or labels.
         if self.kernel == "rbf" and self.n_components is None:
             most = 10
         else:
@@ -184,8 +184,8 @@ class SPCA(DependenceMethod):
         vectors = vectors[:, :most]
         values = values[:most] ** 2
 
-        # Count the directions that are missing to `n_components`.
-        # With `null_space`, as many random directions are added below.
+        # `more` is the number of directions that are missing to n_components, of which there are at
+        # most as many as features. With `null_space`, as many random directions are added below.
         more = min(self.n_components or 0, len(vectors)) - len(values)
         if not self.null_space or more <= 0:
             return vectors, values

@@ -151,13 +151,15 @@ def centred_scaled_random_signs(labels: Sequence[Label], n_columns: int, seed: i
     seed: seed of the random signs.
     """
     signs = scaled_random_signs(labels, n_columns, seed)
-    draw = 0
+    # The sign of a single label would be zero after centring, however often it is drawn.
     if len(labels) < 2:
         return np.zeros_like(signs)
-    # `draw` is the number of the draw, which gives other signs than the draws before.
+    # `equal` (n_columns,) is True for columns whose signs are all equal.
+    # `draw_number` is the number of the draw, which gives other signs than the draws before.
+    draw_number = 0
     while (equal := (signs == signs[0]).all(axis=0)).any():
-        draw += 1
-        signs[:, equal] = scaled_random_signs(labels, n_columns, seed, draw)[:, equal]
+        draw_number += 1
+        signs[:, equal] = scaled_random_signs(labels, n_columns, seed, draw_number)[:, equal]
     scale = np.sqrt(1.0 - 2.0 ** (1 - len(labels)))
     return np.asarray((signs - signs.mean(axis=0)) * scale)
 
@@ -173,15 +175,18 @@ def scaled_random_signs(labels: Sequence[Label], n_columns: int, seed: int, draw
     seed: seed of the random signs.
     draw_number: number of the draw. Each number gives other signs.
     """
-    # The first draw has the number 0, which is not part of the hashed text.
-    redrawn = ""
+    # The signs of a label are the bits of a hash of the seed, the number of the draw and the label.
+    # The number 0 of the first draw is left out.
+    draw = ""
     if draw_number:
-        redrawn = f":{draw_number}"
+        draw = f":{draw_number}"
     rows = []
     for label in labels:
-        # The bits of the hash are the same on every machine and in every version of numpy.
-        key = f"{seed}{redrawn}:{type(label).__name__}:{label}"
+        # The type keeps the labels 1 and "1" apart. A hash is the same on every machine and in
+        # every version of numpy. It has one bit for each column, rounded up to whole bytes.
+        key = f"{seed}{draw}:{type(label).__name__}:{label}"
         digest = hashlib.shake_256(key.encode()).digest((n_columns + 7) // 8)
         rows.append(np.unpackbits(np.frombuffer(digest, dtype=np.uint8), count=n_columns))
+    # Reshape for the case of no labels. A bit 1 becomes the sign +1, and a bit 0 the sign −1.
     bits = np.array(rows, dtype=np.float64).reshape(len(rows), n_columns)
     return (2.0 * bits - 1.0) / float(np.sqrt(n_columns))

@@ -145,16 +145,17 @@ class WMV(Refinable):
         # rows. For pairs of one class, alpha / n is added, where n is the weight of the rows of
         # the class.
         n = moments.label_weights
-        several = self.beta if self.pairs == "equal" else self.beta / n.sum()
-        C = np.full((len(n), len(n)), float(several))
+        different = self.beta if self.pairs == "equal" else self.beta / n.sum()
+        C = np.full((len(n), len(n)), float(different))
+        # `labels` lacks the class of rows without a label. They keep the weight `different`.
         classes = np.arange(len(moments.labels))
-        C[classes, classes] = self.alpha if self.pairs == "equal" else several + self.alpha / n[classes]
+        C[classes, classes] = self.alpha if self.pairs == "equal" else different + self.alpha / n[classes]
 
         # Replace the weights that `pair_weights` sets. Labels that are not classes are ignored.
-        at: dict[Label, int] = {label: j for j, label in enumerate(moments.labels)}
+        codes: dict[Label, int] = {label: code for code, label in enumerate(moments.labels)}
         for a, b, weight in self.pair_weights or ():
-            if a in at and b in at:
-                C[at[a], at[b]] = C[at[b], at[a]] = weight
+            if a in codes and b in codes:
+                C[codes[a], codes[b]] = C[codes[b], codes[a]] = weight
         return C
 
     def label_weight_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
@@ -165,11 +166,13 @@ class WMV(Refinable):
         fewer than `min_class_rows` rows get this factor, too.
         """
         moments = self._with_unlabelled_class(moments)
+        # The factor of a row is the sum of the weights of its pairs.
         factors = (self.class_pair_weights(moments) @ moments.label_weights).tolist()
-        if not self._has_equal_class_factors():
-            waiting = {}
-        else:
+        # `waiting` has the labels with too few rows. If there is no class, `factors` is empty.
+        waiting = {}
+        if self._has_equal_class_factors():
             waiting = dict.fromkeys(moments.waiting, *factors[:1])
+        # There is a factor for None only if rows without a label are one more class.
         return dict(zip((*moments.labels, None), factors, strict=False)) | waiting
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
@@ -181,6 +184,7 @@ class WMV(Refinable):
         moments: centred sums of the rows and targets, from which the components are computed.
         """
         # With unlabelled="use", rows without a label are one more class, the last one.
+        # Without any class, there are no pairs.
         m = self._with_unlabelled_class(moments)
         if not len(m.label_weights):
             return np.zeros((len(m.mean), 0)), np.zeros(0)
@@ -194,14 +198,16 @@ class WMV(Refinable):
         if not isinstance(state.class_scatter, ClassScatter):
             return self.weighted_directions(moments._replace(scatter=factors[0] * m.scatter), state)
 
-        # Unlabelled rows' scatter is the scatter of all rows minus the labels' scatters.
+        # `total` will be the sum of the classes' scatters times their factors. The scatter of rows
+        # without a label is the scatter of all rows minus the scatters of all labels.
         classes = len(m.labels)
         unlabelled = 0.0
         if len(factors) > classes:
             unlabelled = factors[-1]
         total = unlabelled * m.scatter
 
-        # Add a rank-1 term for each class, because its scatter must be about the mean of all rows.
+        # The stored scatter of a label is about the label's mean, and must be about the mean of all
+        # rows. Add the difference, a rank-1 term for each class. Columns of `cross` are class sums.
         total += (m.cross * ((factors - unlabelled) / m.label_weights)) @ m.cross.T
 
         # Make an array of the factors of all learned labels, also of labels with too few rows.
@@ -210,7 +216,8 @@ class WMV(Refinable):
         if self._has_equal_class_factors() and classes:
             by_label[:] = factors[0]
         by_label[m.present] = factors[:classes]
-        # The state stores sums divided by `state.scale`. The columns are multiplied by `m.scale`.
+        # The state stores sums divided by `state.scale`. Moments are those of columns multiplied by
+        # `m.scale`, for example by standardising.
         for factor, scatter in zip(by_label - unlabelled, state.class_scatter.scatter, strict=True):
             total += factor * state.scale * scatter * m.scale[:, None] * m.scale
         return self.weighted_directions(moments._replace(scatter=total), state)
@@ -244,9 +251,11 @@ class WMV(Refinable):
 
     def _with_unlabelled_class(self, m: Moments) -> Moments:
         """Return moments in which unlabelled rows are one more class."""
+        # The weight of unlabelled rows is a difference, in which up to 1e-12 is rounding error.
         weight = m.weight - m.label_weights.sum()
         if self.unlabelled == "skip" or not weight > 1e-12 * m.weight:
             return m
+        # `cross` has the sum of the centred rows of each class. All of them add up to 0.
         cross = np.column_stack([m.cross, -m.cross.sum(axis=1)])
         return m._replace(label_weights=np.append(m.label_weights, weight), cross=cross)
 
@@ -258,8 +267,9 @@ class WMV(Refinable):
         factors: (classes,), number by which the scatter of each class is multiplied in the matrix
             whose eigenvectors are the components.
         """
-        # Assume that all classes have the same diagonal scatter.
-        # `share` is the mean of `factors`, in which each class counts by the weight n of its rows.
+        # `within` is the scatter within classes, of which only the diagonal is known. Assume that
+        # it is the same in all classes. Then its factor `share` is the mean of `factors`, in which
+        # each class counts by the weight n of its rows.
         n = moments.label_weights
         within = np.maximum(moments.diagonal - (moments.cross**2 / n).sum(axis=1), 0.0)
         share = float(factors @ n) / moments.weight
@@ -269,10 +279,12 @@ class WMV(Refinable):
         basis, _ = moments.significant_left_singular_pairs(moments.cross, moments.cross.shape[1] ** 0.5)
         inner = basis.T @ moments.cross
         C = np.diag(factors / n) - self.class_pair_weights(moments)
-        roots, turn = np.linalg.eigh(inner @ C @ inner.T)
-        vectors = basis @ turn
-        rounding = len(roots) * EPS * np.abs(roots).max(initial=0.0)
-        if share > 0.0 or (roots < -rounding).any():
+        between_values, rotation = np.linalg.eigh(inner @ C @ inner.T)
+        vectors = basis @ rotation
+        # Single features would be the components if the scatter within classes were to be large, or
+        # if the between-class part had a negative eigenvalue, apart from rounding errors.
+        rounding = len(between_values) * EPS * np.abs(between_values).max(initial=0.0)
+        if share > 0.0 or (between_values < -rounding).any():
             raise NeedsRefine(
                 "only the diagonal of Cxx is stored (it is past 4,096 features), and where the scatter of "
                 "the classes themselves is to be large its axes would be single features. Call refine(source), give "
@@ -281,7 +293,7 @@ class WMV(Refinable):
 
         # Solve for the between-class part G Gᵀ plus the negative within-class part share · within.
         # With the total scatter T = G Gᵀ − share · within, the sum is 2 G Gᵀ − T.
-        G = vectors * np.sqrt(np.maximum(roots, 0.0))
+        G = vectors * np.sqrt(np.maximum(between_values, 0.0))
         diagonal = np.einsum("ij,ij->i", G, G) - share * within
         loadings, values = positive_scatter_sum_eigenpairs(
             G, between_weight=2.0, total_scatter_diagonal=diagonal, total_scatter_weight=-1.0

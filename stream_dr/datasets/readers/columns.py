@@ -126,7 +126,8 @@ class ColumnRoles(NamedTuple):
                 f"separator={self.separator!r} with {len(self.labels)} columns of labels; name one column with labels, "
                 "and the text between its labels with separator."
             )
-        if (self.label is not None) + bool(self.labels) + bool(self.target) > 1:
+        n_attributes = (self.label is not None) + bool(self.labels) + bool(self.target)
+        if n_attributes > 1:
             raise InvalidTargets("columns are given as more than one of label, labels and target; give one kind.")
         single = tuple(c for c in (self.label, self.weight, self.id) if c is not None)
         return single + self.labels + self.target + self.drop
@@ -141,13 +142,14 @@ class ColumnRoles(NamedTuple):
         """
         if len(self.labels) != 1:
             return None
-        kind = schema.field(self.labels[0]).type
-        values = kind
-        if pa.types.is_dictionary(kind):
-            values = kind.value_type
-        # A column of texts has lists of labels as JSON, if no separator is given.
-        has_texts = self.separator is not None or is_string_type(values)
-        if has_texts or pa.types.is_nested(kind):
+        # `value_type` is the type of the column's values, which a dictionary column encodes.
+        column_type = schema.field(self.labels[0]).type
+        value_type = column_type
+        if pa.types.is_dictionary(column_type):
+            value_type = column_type.value_type
+        # A text has several labels, between separators or as a JSON list. So has a nested value.
+        has_texts = self.separator is not None or is_string_type(value_type)
+        if has_texts or pa.types.is_nested(column_type):
             return self.labels[0]
         return None
 
@@ -183,6 +185,7 @@ class ColumnRoles(NamedTuple):
         - No column is a feature.
         - A column has a reserved name, such as "label" or "id", and no role.
         """
+        # `declared` has the columns that the options call features, `kinds` by the feature's kind.
         excluded = set(self.non_feature_columns())
         declared = {*dict(self.kinds), *self.feature}
         missing = sorted((excluded | declared) - set(all_columns))
@@ -196,6 +199,7 @@ class ColumnRoles(NamedTuple):
             raise SchemaMismatch("no column is left for the features.")
         for name in features:
             if name in RESERVED_NAMES and name not in declared:
+                # `role` suggests the option of the role that a column of this name probably has.
                 role = ""
                 if name in _ROLES_BY_NAME:
                     role = f"--{_ROLES_BY_NAME[name]} {name}, or "
@@ -298,6 +302,7 @@ def convert_batch_to_block(batch: pa.RecordBatch, feature_names: Sequence[str], 
         column = batch.column(roles.id)
         refuse_nulls(column, roles.id)
         ids = column.to_pylist()
+        # Ids are integers or texts, so values of any other type become texts.
         if not (pa.types.is_integer(column.type) or is_string_type(column.type)):
             ids = [str(value) for value in ids]
     return Block(X, targets, weights, ids, names)
@@ -344,6 +349,7 @@ def must_read_as_table(first_batch: pa.RecordBatch, feature_names: Sequence[str]
     """
     if roles.raw is not None or feature_names is None:
         return bool(roles.raw)
+    # `kinds` has the features whose kind the caller has declared. A matrix has only numbers.
     if any(kind != "number" for _, kind in roles.kinds):
         return True
     columns = map(first_batch.column, feature_names)
@@ -372,26 +378,33 @@ def choose_feature_type(first_values: pa.Array, declared_kind: str | None) -> pa
     first_values: first values of the feature.
     declared_kind: kind of the feature that the caller has declared. None: decide by the values.
     """
-    kind = first_values.type
-    if declared_kind in ("category", "text") or pa.types.is_null(kind) or pa.types.is_time(kind):
+    # Without any value, or with only times of day, a feature is read as texts.
+    arrow_type = first_values.type
+    if declared_kind in ("category", "text") or pa.types.is_null(arrow_type) or pa.types.is_time(arrow_type):
         return pa.string()
+    # Days stay days. Other dates and times become timestamps in microseconds.
     if declared_kind in ("date", "time"):
-        if pa.types.is_date(kind):
-            return kind
+        if pa.types.is_date(arrow_type):
+            return arrow_type
         return pa.timestamp("us")
     if declared_kind == "number":
         return pa.float64()
 
-    # Integers are read as floats, because later values may have fractions.
+    if not pa.types.is_integer(arrow_type):
+        return arrow_type
     # If the first integers all differ, they may be ids, which are read as integers.
-    distinct = pa.types.is_integer(kind) and pc.count_distinct(first_values).as_py() == len(first_values) > 1
-    if pa.types.is_integer(kind) and not distinct:
-        return pa.float64()
-    return kind
+    # Other integers are read as floats, because later values may have fractions.
+    if pc.count_distinct(first_values).as_py() == len(first_values) > 1:
+        return arrow_type
+    return pa.float64()
 
 
 def _has_numbers(arrow_type: pa.DataType) -> bool:
-    """Return True if an Arrow type has numbers, lists of numbers or stored extension values."""
+    """Return True if a column of an Arrow type can be read as numbers.
+
+    The values are numbers, lists of numbers, or values of an extension type, which are stored as
+    values of another type.
+    """
     if is_vector_type(arrow_type):
         arrow_type = arrow_type.value_type
     return is_numeric_type(arrow_type) or isinstance(arrow_type, pa.BaseExtensionType)
@@ -404,30 +417,17 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
     target.
     """
     if roles.label is not None:
-        column = as_floats(batch.column(roles.label))  # Only decimals are converted.
-        if pa.types.is_nested(column.type):
-            message = f"column {roles.label!r} has several labels in each row; name it with --labels, not with --label."
-            raise SchemaMismatch(message, column=roles.label)
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        # An empty text becomes null, which is a row without a target.
-        if is_string_type(column.type):
-            column = column.cast(pa.large_string())
-            column = pc.if_else(pc.equal(column, ""), None, column)
-        if is_label_type(column.type):
-            return targets_of_labels(column)
-        return class_targets(column.to_pylist())
+        return _single_label_targets(batch.column(roles.label), roles.label)
 
+    # One column has several labels in each row.
     if (name := roles.label_set_column(batch.schema)) is not None:
         column = batch.column(name)
         if pa.types.is_fixed_size_list(column.type):
             column = column.cast(pa.list_(column.type.value_type))
-        # `sets` has the list of labels of each row.
-        if pa.types.is_nested(column.type):
-            sets = column
-        else:
-            sets = split_labels(column, name, roles.separator)
-        return targets_from_arrow(pa.record_batch([sets], ["labels"]))
+        # Texts are split, so that `column` has the list of labels of each row.
+        if not pa.types.is_nested(column.type):
+            column = split_labels(column, name, roles.separator)
+        return targets_from_arrow(pa.record_batch([column], ["labels"]))
 
     # Each column with 0 and 1 is one label.
     if roles.labels:
@@ -443,6 +443,23 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
     return None
 
 
+def _single_label_targets(column: pa.Array, column_name: str) -> Targets:
+    """Return the targets in a column with one label for each row."""
+    column = as_floats(column)  # Only decimals are converted.
+    if pa.types.is_nested(column.type):
+        message = f"column {column_name!r} has several labels in each row; name it with --labels, not with --label."
+        raise SchemaMismatch(message, column=column_name)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    # An empty text becomes null, which is a row without a target.
+    if is_string_type(column.type):
+        column = column.cast(pa.large_string())
+        column = pc.if_else(pc.equal(column, ""), None, column)
+    if is_label_type(column.type):
+        return targets_of_labels(column)
+    return class_targets(column.to_pylist())
+
+
 def split_labels(column: pa.Array, column_name: str, separator: str | None) -> pa.Array:
     """Return a column of texts as a column of label lists.
 
@@ -455,9 +472,11 @@ def split_labels(column: pa.Array, column_name: str, separator: str | None) -> p
     """
     sets: list[list[Any] | None] = []
     for row, text in enumerate(column.cast(pa.string()).to_pylist()):
+        # An empty text has no labels (None).
         labels: Any = None
         if text and separator is not None:
             labels = [label.strip() for label in text.split(separator) if label.strip()]
+        # If the text is no JSON, `labels` stays None, which is refused like any other value.
         elif text:
             with suppress(orjson.JSONDecodeError):
                 labels = orjson.loads(text)

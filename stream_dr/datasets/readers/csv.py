@@ -144,8 +144,8 @@ def read_csv(
     Raises SourceMissing, SchemaMismatch if a column with a role does not exist, and MalformedInput,
     which names the file, the line and the column.
     """
-    words = (missing,) if isinstance(missing, str) else tuple(missing)
-    file = CsvFile(path, CsvFormat(delimiter, header, decimal, encoding, words))
+    missing = (missing,) if isinstance(missing, str) else tuple(missing)
+    file = CsvFile(path, CsvFormat(delimiter, header, decimal, encoding, missing))
     features = roles.features(file.names)
     file.refuse_unnamed_features(features)
     file.refuse_decimal_commas([name for name in features if name not in dict(roles.kinds)])
@@ -188,6 +188,7 @@ class CsvFile:
         self.path = str(path)
         self.form = form
         # `record` has the fields of the first record, `number` is the line at which it ends.
+        # The first record is the header with the column names, unless `form.header` is False.
         number, record = next(self._read_records(), (1, []))
         self.names = self._parse_column_names(record, number)
         self.first_line = number + 1 if form.header is not False else 1
@@ -195,19 +196,22 @@ class CsvFile:
         # Column of ids or labels → True if it has integers. The first values of a column are added.
         self._has_integers: dict[str, bool] = {}
 
-        # Take larger pieces for longer rows, so that each piece has some rows.
-        # The length of the first record is an estimate of the length of a row.
+        # Arrow parses blocks of `block_size` bytes, at least PIECE and at most LONGEST. A block
+        # should have some rows. They are assumed to be as long as the first record, in which each
+        # field has 3 bytes more, for quotes and a delimiter.
         record_bytes = sum(len(field) + 3 for field in record)
-        piece = max(PIECE, min(LONGEST, 4 * record_bytes))
-        self._read = pacsv.ReadOptions(block_size=piece, column_names=self.names, skip_rows=self.first_line - 1)
+        block_size = max(PIECE, min(LONGEST, 4 * record_bytes))
+        self._read = pacsv.ReadOptions(block_size=block_size, column_names=self.names, skip_rows=self.first_line - 1)
         self._parse = pacsv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
-        first = next(self.batches({}, None, True), None)
+        first = next(self.batches({}, None, first_batch_only=True), None)
+        # A file without rows has columns without values.
         if first is None:
             empty = pa.schema(dict.fromkeys(self.names, pa.null()))
             first = pa.RecordBatch.from_pylist([], schema=empty)
         self.first = first
 
-        # Arrow infers a binary type if a column is not valid UTF-8. Such a file is refused.
+        # Arrow infers a binary type if a column is not valid UTF-8. Such a file is refused by the
+        # error for its first bad record.
         if any(pa.types.is_binary(field.type) for field in self.first.schema):
             self._refuse_bad_record({})
 
@@ -233,6 +237,7 @@ class CsvFile:
         batch = None
         try:
             source: AbstractContextManager[pa.NativeFile]
+            # A text of twice the size of a block is enough for the first batch.
             if first_batch_only:
                 source = nullcontext(read_first_text(self.path, form.encoding, 2 * self._read.block_size))
             else:
@@ -241,20 +246,26 @@ class CsvFile:
                 n_batches = 1 if first_batch_only else None
                 for batch in itertools.islice(reader, n_batches):
                     yield batch
+        # `_refuse_bad_record` raises an error that names the line, if it finds the line.
         except (pa.ArrowException, UnicodeError, OSError, EOFError) as e:
             self._refuse_bad_record(type_by_column)
             raise MalformedInput(f"{self.path}: {e}", file=self.path) from e
 
+        # The end of the file was not read, or there are no rows in it.
         if batch is None or first_batch_only:
             return
         # A field with an open quote includes the rest of the file.
-        # So only a last field with line breaks can have an open quote.
+        # So only the last field of the file can have one, and it then has line breaks.
         last = batch.column(batch.num_columns - 1)
         if pa.types.is_string(last.type) and "\n" in (last[-1].as_py() or ""):
             self._refuse_open_quote()
 
     def prepare(self, batch: pa.RecordBatch, features: set[str], roles: ColumnRoles) -> pa.RecordBatch:
-        """Return a batch with ids and labels read, and null for missing texts of features."""
+        """Return a batch with converted ids, labels and texts.
+
+        Ids and labels become integers if all are whole numbers. Texts of features that stand for a
+        missing value become null.
+        """
         gaps = pa.array(["", *self.form.missing], pa.string())
         code_columns = roles.code_columns(self.first.schema)
         columns = []
@@ -276,18 +287,21 @@ class CsvFile:
 
         Raises MalformedInput, which names the line, if a column has integers and a value is none.
         """
+        # A label may be missing. `gaps` are the texts that stand for a missing value.
         are_ids = column_name == roles.id
         if not are_ids:
-            texts = pc.if_else(pc.is_in(pc.utf8_trim_whitespace(texts), pa.array(sorted(self.form.gaps))), None, texts)
+            gaps = pa.array(sorted(self.form.gaps))
+            texts = pc.if_else(pc.is_in(pc.utf8_trim_whitespace(texts), gaps), None, texts)
         sets = None
         if column_name in roles.labels:
-            # Lists in JSON say themselves which labels are numbers.
+            # Without a separator, texts are JSON lists, in which labels are numbers or strings.
             if roles.separator is None:
                 return texts
             # `sets` has a list of labels for each row, and `texts` the labels of all lists.
             sets = split_labels(texts, column_name, roles.separator)
             texts = sets.flatten()
 
+        # The first batch with a value decides. `integers` is None if some text is no integer.
         integers = self._as_integers(texts, are_ids)
         if texts.null_count < len(texts):
             self._has_integers.setdefault(column_name, integers is not None)
@@ -297,6 +311,7 @@ class CsvFile:
             return sets
         if integers is None:
             self._raise_not_whole(column_name, roles)
+        # Put the integers into the lists again, if the column has lists of labels.
         if sets is None:
             return integers
         return pa.ListArray.from_arrays(sets.offsets, integers, mask=sets.is_null())
@@ -308,6 +323,7 @@ class CsvFile:
 
         are_ids: True for ids. False for labels, which may have zeros after the decimal separator.
         """
+        # Remove blanks and the zeros after the decimal separator from labels such as " 2.00".
         if not are_ids:
             pattern = rf"^\s*(-?\d+)({re.escape(self.form.decimal)}0+)?\s*$"
             texts = pc.replace_substring_regex(texts, pattern, r"\1")
@@ -330,7 +346,7 @@ class CsvFile:
         if column_name in roles.labels:
             separator = roles.separator
 
-        # `_first_bad_record` calls this function to find the first record that has no integer.
+        # Fields that stand for a missing value are not checked.
         def are_whole(records: list[Record]) -> bool:
             codes = [fields[j] for _, fields in records]
             if separator is not None:
@@ -339,6 +355,8 @@ class CsvFile:
             texts = pa.array(present, pa.string())
             return self._as_integers(texts, column_name == roles.id) is not None
 
+        # `found` is the first record with another value than integers. There is one, unless the
+        # file was changed meanwhile.
         found = self._first_bad_record(are_whole)
         if found is None:
             raise MalformedInput(f"{self.path}: column {column_name!r} changed while it was read.", file=self.path)
@@ -360,13 +378,15 @@ class CsvFile:
         # Numbers with a decimal comma, or with commas between thousands.
         pattern = rf"^\s*([-+]?\d[\d.]*(,\d+)?|{_THOUSANDS})\s*$"
         for name in column_names:
+            # Arrow has read numbers without commas as numbers, so only texts are checked.
             column = self.first.column(name)
             if not pa.types.is_string(column.type):
                 continue
+            # The column has decimal commas if all its texts match the pattern and one has a comma.
             texts = column.filter(pc.not_equal(column, ""))
             are_numbers = pc.all(pc.match_substring_regex(texts, pattern)).as_py()
             if are_numbers and pc.any(pc.match_substring(texts, ",")).as_py():
-                # Find the first record that is no number, and raise the error that names it.
+                # Raise the error for the first record whose field cannot be parsed as a float.
                 self._refuse_bad_record({name: pa.float64()})
 
     def _refuse_open_quote(self) -> None:
@@ -456,12 +476,14 @@ class CsvFile:
         feature_names: names of the feature columns.
         """
         feature_set = set(feature_names)
+        # Columns are counted from 1. A column without a name was called "Unnamed: " and its index.
         for j, name in enumerate(self.names, 1):
             if name in feature_set and name == f"Unnamed: {j - 1}":
                 message = (
                     f"column {j} has no name, as an index that pandas wrote; leave it out (--drop {name!r}), or take "
                     f"it for the rows' ids (--id {name!r})."
                 )
+                # The header is on the line before the first row.
                 self._raise_malformed(self.first_line - 1, message, j)
 
     def _read_records(self) -> Iterator[Record]:
@@ -476,10 +498,12 @@ class CsvFile:
             if self.form.encoding == "utf-8":
                 lines = self._decode_utf8_lines(file)
             else:
+                # Limit the characters of a line, of which each takes at most 4 bytes.
                 text_file = io.TextIOWrapper(file, encoding=self.form.encoding, errors="replace", newline="")
                 lines = iter(partial(text_file.readline, LONGEST // 4), "")
-            # `size` is the number of characters of the current record, `line` the last line of the
-            # record before. `csv.reader` takes lines until a record is complete.
+            # `size` is the number of characters of the current record so far, and `line` the last
+            # line of the record before. `csv.reader` takes lines from the function below until a
+            # record is complete.
             size = 0
             line = 0
 
@@ -497,6 +521,7 @@ class CsvFile:
                 for fields in reader:
                     size = 0
                     line = reader.line_num
+                    # A blank line is a record without fields.
                     if fields:
                         yield line, fields
             except csv.Error as e:
@@ -545,6 +570,7 @@ class CsvFile:
         found = self._first_bad_record(can_parse)
         if found is None:
             return
+        # Raise an error for the number of fields, or for field j, the first that cannot be parsed.
         line, fields = found
         if len(fields) != len(self.names):
             self._raise_malformed(line, f"{len(fields)} fields where {len(self.names)} are needed.")
@@ -579,20 +605,23 @@ class CsvFile:
         fields: fields of one column.
         arrow_type: Arrow type of the column.
         """
+        # `gaps` are the texts that stand for a missing value. In a matrix (`has_gaps` is false),
+        # numbers must not be missing. Columns of other types may have empty fields.
         gaps = frozenset() if arrow_type == pa.float64() else frozenset({""})
         if self.has_gaps:
             gaps = self.form.gaps
+        # A field may be a gap as it is, or after blanks are removed.
         texts = [field.strip().replace(self.form.decimal, ".") for field in fields if field not in gaps]
+        present = [text for text in texts if text not in gaps]
         try:
-            present = [text for text in texts if text not in gaps]
             values = pa.array(present, pa.string()).cast(arrow_type)
         except pa.ArrowException:
             return False
         if arrow_type != pa.float64():
             return True
-        # `sizes` has the absolute values. NaN and infinite numbers are not at most LARGEST.
-        sizes = np.abs(values.to_numpy(zero_copy_only=False))
-        return bool((sizes <= LARGEST).all())
+        # NaN and infinite numbers are not at most LARGEST, so they are refused, too.
+        absolute = np.abs(values.to_numpy(zero_copy_only=False))
+        return bool((absolute <= LARGEST).all())
 
     def _raise_malformed(self, line: int, message: str, column_number: int | None = None) -> NoReturn:
         raise_at_line(self.path, line, message, column=column_number)
@@ -610,6 +639,8 @@ def _describe_expected_type(field: str, arrow_type: pa.DataType) -> str:
     if arrow_type != pa.float64():
         return _TYPE_WORDS.get(arrow_type, str(arrow_type))
 
+    # Say why the field is no number: commas or points of thousands, a decimal comma, an infinite
+    # number, or a number that is too large. A single comma may be of thousands or decimal.
     if re.fullmatch(_THOUSANDS, number):
         or_decimal = ""
         if number.count(",") == 1:

@@ -59,6 +59,7 @@ def read_jsonl(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_b
         schema = reader.schema
         first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=schema)
 
+    # `features` are the names of the feature columns, or None if the file is read as a shard.
     features = feature_columns_unless_shard(schema, roles)
     # Choose the Arrow type of each column: own types in a table, floats in a matrix.
     number_columns = roles.numeric_target_columns(schema)
@@ -77,6 +78,7 @@ def read_jsonl(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_b
     fields = [(field.name, types.get(field.name, field.type)) for field in schema]
     schema = pa.schema(fields)
 
+    # After an error, the lambda searches the lines for it, and raises an error that names the line.
     with _open_json_reader(path, schema, floats) as reader:
         batches = (_convert_midnights_to_days(batch, day_columns) for batch in reader)
         yield from split_batches_into_blocks(
@@ -125,6 +127,7 @@ def _check_key_count(path: FileName) -> None:
     Arrow allocates a value for each row and each different key, so a file with many different keys
     would take too much memory. The limit is _MOST_CELLS.
     """
+    # A nested object counts as a row of its own. `size` is the number of bytes read so far.
     rows = 0
     size = 0
     names: set[str] = set()
@@ -219,6 +222,7 @@ def _check_json_lines(path: FileName, float64_columns: dict[str, pa.DataType]) -
             if not isinstance(parsed, dict):
                 lines.fail(i, "no JSON object; a line is an object of one row's columns.")
 
+            # `json_types` has the type of each key's first value that is not null.
             for name, value in parsed.items():
                 json_type = _JSON_TYPES.get(type(value), "null")
                 if json_type != "null" and json_types.setdefault(name, json_type) != json_type:
@@ -228,6 +232,7 @@ def _check_json_lines(path: FileName, float64_columns: dict[str, pa.DataType]) -
                         "before.",
                     )
 
+            # Columns of lists do not have the type float64, and are not checked here.
             for name, arrow_type in float64_columns.items():
                 value = parsed.get(name)
                 is_number = isinstance(value, int | float) and abs(value) <= LARGEST

@@ -178,6 +178,7 @@ def _count_tokens(lines: Lines, pair_offsets_in_data: np.ndarray) -> tuple[np.nd
     # Write +1 where the pairs of a line start, and −1 where the pairs end.
     # The running sum of `edges` is then 1 within pairs and 0 elsewhere.
     edges = np.zeros(len(text) + 1, np.int8)
+    # The offsets of a line without pairs are equal, so its +1 and −1 cancel.
     edges[pair_offsets_in_data] += 1
     np.subtract.at(edges, lines.ends, 1)
     text[np.cumsum(edges[:-1], dtype=np.int8) == 0] = SPACE
@@ -231,8 +232,10 @@ def _check_pairs(lines: Lines, pair_offsets_in_data: np.ndarray, index_base: int
             except ValueError:
                 lines.fail(i, f"{token!r} is not index:value; every token after the label must be.")
 
+            # `not … <=` is also true for NaN.
             if not colon or not abs(number) <= LARGEST:
                 lines.fail(i, f"{token!r}: the value must be finite and at most 1e100 in size.")
+            # The columns of the matrix are numbered from 0, those of the file from `index_base`.
             if not 0 <= column - index_base < _WIDEST:
                 lines.fail(i, f"index {column} is out of range; {_RANGE_MESSAGES[index_base]}")
             if column in columns:
@@ -312,6 +315,7 @@ def read_vw(
         # A head is "label weight tag". The weight and the tag may be missing.
         words = [head.split() for head in heads]
         weights = [_parse_weight(words_of_row[1:2]) for words_of_row in words]
+        # The first line of the file decides if rows have weights. A missing weight is then 1.
         if is_weighted is None:
             is_weighted = weights[0] is not None
         row_weights = None
@@ -324,7 +328,10 @@ def read_vw(
 
 
 def _parse_weight(second_word: list[str]) -> float | None:
-    """Return the weight after the label, or None if there is none or a tag."""
+    """Return the weight in the word after the label.
+
+    The result is None if there is no such word, or if it is no number but a tag.
+    """
     with suppress(ValueError, IndexError):
         return float(second_word[0])
     return None

@@ -70,6 +70,7 @@ class LabelParser:
         Raises MalformedInput, which names the line, if a field does not have the file's kind of
         targets.
         """
+        # If the caller has not set the kind of targets, the first rows of the file decide.
         if self._kind is None:
             self._kind = _infer_target_kind(label_fields)
         # `parse` converts one field, and `build` makes Targets of all converted fields.
@@ -83,6 +84,7 @@ class LabelParser:
         try:
             for field in label_fields:
                 targets.append(parse(field))
+        # The first field that was not converted has the error.
         except InvalidTargets as e:
             lines.fail(len(targets), str(e))
         return build(targets)
@@ -100,6 +102,7 @@ class LabelParser:
             message = f"label {field!r} where one label is needed; give target=multilabel for several labels a row."
             raise InvalidTargets(message)
 
+        # `_numeric` is True if labels are whole numbers, and None before the first label.
         number = _parse_whole_number(field)
         if self._numeric is None:
             self._numeric = number is not None
@@ -258,6 +261,7 @@ def open_decompressed(path: FileName) -> IO[bytes]:
     """
     check_file_exists(path)
     archive, _, member = str(path).partition("!")
+    # A .npz file is a zip archive, too. Without a member, the archive itself is opened.
     if archive.lower().endswith(".zip") or (member and archive.lower().endswith(".npz")):
         return _open_zip_member(archive, member)
 

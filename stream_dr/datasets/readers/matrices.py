@@ -89,6 +89,7 @@ class _NpyArrayReader:
 
         allowed_dimensions: allowed numbers of dimensions.
         """
+        # The letters are numpy's kinds of booleans, integers, floats and strings.
         if self.dtype.kind not in "biufU":
             raise SchemaMismatch(f"{self._path} holds {self.dtype}, no plain numbers or strings; save X.astype(…).")
         if len(self.shape) not in allowed_dimensions or 0 in self.shape[1:]:
@@ -134,6 +135,7 @@ def read_npy(
     """
     with ExitStack() as files, errors_as_malformed_input(path, _FAULT, *_ERRORS):
         X = _NpyArrayReader(files.enter_context(open_decompressed(path)), path)
+        # Rows are an array of 2 dimensions.
         X.check_array_kind(2)
         Y = None
         if labels is not None:
@@ -176,24 +178,34 @@ def read_npz(
     with refuse_damaged, open_decompressed(path) as file, zipfile.ZipFile(file) as archive:
         arrays = [name.removesuffix(".npy") for name in archive.namelist()]
 
-    is_sparse = {"format", "shape", "data"} <= set(arrays)  # as scipy.sparse.save_npz writes them
+    # scipy.sparse.save_npz stores a sparse matrix as several arrays, three of which are named here.
+    is_sparse = {"format", "shape", "data"} <= set(arrays)
     labels = labels or label
     if labels is None and "y" in arrays:
         labels = "y"
+    # `labels` is the path of a .npy file, or the name of an array that the archive must have.
     needed = [] if is_sparse else [features]
-    needed += [labels] if labels is not None and not labels.endswith(".npy") else []
+    targets_path = labels
+    if labels is not None and not labels.endswith(".npy"):
+        needed.append(labels)
+        targets_path = f"{path}!{labels}.npy"
     if missing := [name for name in needed if name not in arrays]:
         raise SchemaMismatch(
             f"{path} has no array {missing[0]!r}; it has {', '.join(arrays)}. Name them with --features and --labels."
         )
 
-    targets_path = labels
-    if labels is not None and not labels.endswith(".npy"):
-        targets_path = f"{path}!{labels}.npy"
-    if not is_sparse:
+    if is_sparse:
+        yield from _read_sparse_npz(path, targets_path, target, rows_per_block)
+    else:
         yield from read_npy(f"{path}!{features}.npy", labels=targets_path, target=target, rows_per_block=rows_per_block)
-        return
 
+
+def _read_sparse_npz(path: FileName, targets_path: str | None, target: str, rows_per_block: int) -> Iterator[Block]:
+    """Yield the rows of a sparse matrix in blocks, with their targets.
+
+    targets_path: path of a .npy file with the targets, or None. Other parameters are as in
+        `read_npz`.
+    """
     with ExitStack() as files, errors_as_malformed_input(path, _FAULT, *_ERRORS):
         X = _load_sparse_npz(path)
         Y = None
@@ -205,7 +217,10 @@ def read_npz(
 
 
 def _open_target_reader(exit_stack: ExitStack, path: str) -> _NpyArrayReader:
-    """Open a file of targets, which `exit_stack` will close, and return its reader."""
+    """Open a file of targets and return its reader.
+
+    When `exit_stack` ends, the file is closed.
+    """
     Y = _NpyArrayReader(exit_stack.enter_context(open_decompressed(path)), path)
     Y.check_array_kind(1, 2)
     return Y
@@ -249,6 +264,7 @@ def _combine_into_blocks(
     target_pieces = itertools.repeat(None) if target_reader is None else target_reader.pieces(rows_per_piece)
     for X, y in zip(row_pieces, target_pieces, strict=False):
         try:
+            # The kind "U" of numpy's types are strings.
             if X.dtype.kind == "U":
                 raise SchemaMismatch("rows are strings, no numbers; save tables of words as CSV or Parquet.")
             if not (sp.issparse(X) or X.dtype in (np.float32, np.float64)):
@@ -345,6 +361,7 @@ def _load_variables(path: FileName, variable_names: list[str]) -> dict[str, Rows
     Raises SourceMissing if the file does not exist, MalformedInput if the file cannot be read, and
     SchemaMismatch if a variable does not exist.
     """
+    # `listed` has the name, shape and type of each variable in the file.
     check_file_exists(path)
     try:
         listed = scipy.io.whosmat(path)
@@ -381,6 +398,7 @@ def _convert_to_float64_rows(path: FileName, variable_name: str, values: Rows) -
 
     Raises SchemaMismatch if the values are not numbers.
     """
+    # The letters are numpy's kinds of booleans, integers, floats and complex numbers.
     is_matrix = isinstance(values, np.ndarray) or sp.issparse(values)
     if not is_matrix or values.dtype.kind not in "biufc":
         raise SchemaMismatch(f"{path}: {variable_name!r} holds no numbers; name the variable that does.")
@@ -411,6 +429,7 @@ def _parse_targets_variable(values: Rows) -> Targets:
         first_values = [np.asarray(cell).ravel()[0] for cell in Y.ravel()]
         return class_targets(list(map(str, first_values)))
 
+    # The letters are numpy's kinds of booleans, integers and floats.
     if Y.dtype.kind not in "biuf":
         raise InvalidTargets(f"labels of type {Y.dtype} are not numbers; give numbers, or a cell array of strings.")
     # MATLAB stores whole numbers as doubles, so the type does not show whether they are labels.

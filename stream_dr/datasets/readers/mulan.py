@@ -141,6 +141,7 @@ def read_arff_header(path: FileName) -> ArffHeader:
 
     Raises MalformedInput if there is no @data line or an attribute cannot be parsed.
     """
+    # The header is read one line at a time, and ends with the line @data. The rows follow.
     names: list[str] = []
     types: list[str] = []
     for lines in read_line_groups(path, 1, comment_byte=b"%"):
@@ -193,6 +194,8 @@ class _ArffRowParser:
 
     def parse(self, lines: Lines) -> Block:
         """Return the rows of lines, all of which are sparse or all dense."""
+        # A sparse row is in braces. `values` and, for sparse rows, `indices` and `indptr` will have
+        # the numbers of all rows in CSR format. `labels` will have each row's values of labels.
         sparse = bool(np.all(lines.data[lines.starts] == ord("{")))
         indices = array("i")
         values = array("d")
@@ -203,10 +206,12 @@ class _ArffRowParser:
                 row = self._parse_sparse_row(lines, i)
             else:
                 row = self._parse_dense_row(lines, i)
-            # A missing label attribute has the value 0.
+            # `row` has the values by attribute. Remove those of labels, so that features remain.
+            # A sparse row leaves out values of 0.
             labels.append([row.pop(int(c), "0") for c in self._columns])
             attributes = sorted(row)
             values.extend(self._parse_number(lines, i, row[c], c) for c in attributes)
+            # `_feature_columns` has the column of each attribute among the features.
             if sparse:
                 indices.extend(self._feature_columns[attributes].tolist())
                 indptr.append(len(indices))
@@ -236,6 +241,7 @@ class _ArffRowParser:
             pair = pair.strip()
             if not pair:
                 continue
+            # Each pair is `index value`, and no attribute may be in the row twice.
             index, _, value = pair.partition(" ")
             n_attributes = len(self._header.names)
             if not index.isdecimal() or not value or int(index) >= n_attributes or int(index) in row:

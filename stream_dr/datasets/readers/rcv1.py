@@ -48,6 +48,8 @@ class DocumentTopics:
     """
 
     def __init__(self, path: FileName) -> None:
+        # Each line has a topic and a document. A topic's code is its place in the order of first
+        # lines. `all_documents` and `all_codes` have the documents and codes of the lines.
         code_by_topic: dict[str, int] = {}
         all_documents = []
         all_codes = []
@@ -120,7 +122,9 @@ def read_lyrl2004(
     """
     topics_by_document = DocumentTopics(topics)
     fault = "begins with no document number."
-    for path in [vector_paths] if isinstance(vector_paths, str | os.PathLike) else vector_paths:
+    if isinstance(vector_paths, str | os.PathLike):
+        vector_paths = [vector_paths]
+    for path in vector_paths:
         for _, ids, X in read_heads_and_pairs(path, _DOCUMENT, fault, 1, n_features, rows_per_block):
             targets = topics_by_document.targets_for(np.array(ids, np.int64))
             yield Block(X, targets, None, ids, width_stated=n_features is not None)
@@ -163,6 +167,7 @@ def read_indicator_matrix(
 
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
+    # A CSR matrix may have several entries at one place, which Block does not allow.
     X.sum_duplicates()
     Y.sum_duplicates()
 

@@ -74,8 +74,8 @@ def read_parquet(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per
         features = feature_columns_unless_shard(schema, roles)
         with errors_as_malformed_input(path, "is not to be read", *_ERRORS):
             batches = file.iter_batches(rows_per_block, columns=columns)
-        categories = declared_categories(file).intersection(features or ())
         # The file's metadata say which columns were dictionaries (categories) in Arrow.
+        categories = declared_categories(file).intersection(features or ())
         batches = (encode_categories(batch, categories) for batch in batches)
         yield from split_batches_into_blocks(path, batches, features, roles, rows_per_block)
 
@@ -182,6 +182,7 @@ def _fetch_row_groups(cursor: sqlite3.Cursor, max_rows: int) -> Iterator[list[_S
 
     max_rows: maximum number of rows in a list. A list has fewer rows if the rows are long.
     """
+    # `size` is the number of characters and bytes in the values of `piece`.
     piece: list[_SqliteRow] = []
     size = 0
     for row in cursor:
@@ -206,6 +207,7 @@ def _convert_rows_to_batch(
 
     Raises MalformedInput if a column cannot be converted to its type.
     """
+    # `zip(*rows)` turns the rows into columns.
     arrays = []
     for name, values in zip(column_names, zip(*rows, strict=True), strict=True):
         try:
@@ -241,6 +243,7 @@ def read_duckdb(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_
         errors_as_malformed_input(path, "cannot be read", duckdb.Error),
         duckdb.connect(file, read_only=True, config={"enable_external_access": False}) as database,
     ):
+        # External access is off, so that a view in the file cannot read other files.
         listed = database.sql("SELECT table_schema, table_name FROM information_schema.tables").fetchall()
         # `tables` has the schema and the name of each table, by the name that users write.
         tables = {}

@@ -164,6 +164,7 @@ class ClosedForm(AdditiveEstimator):
             )
 
         check_seed_or_none(self.random_state)
+        # The type is compared, because True and False are instances of int, too.
         if type(self.folds) is not int or not (self.folds == 0 or 2 <= self.folds <= 100):
             raise InvalidParameter(
                 f"folds={self.folds!r}; it must be 0 (rows are not divided) or an integer from 2 to 100, such as 5."
@@ -198,8 +199,8 @@ class ClosedForm(AdditiveEstimator):
         # With a feature map, the map is applied before (`make_accumulator`).
         make_inner: Callable[..., Accumulator] = self._make_moment_accumulator
         if self.fold_count:
-            # FoldedAccumulator applies the decay, which depends on the later rows of all folds.
-            # The accumulators of single folds therefore have no decay (1.0).
+            # With decay, the weight of a row depends on the number of later rows, in all folds. So
+            # FoldedAccumulator applies it, and the accumulators of single folds have none (1.0).
             make_fold = partial(self._make_moment_accumulator, decay=1.0)
             make_inner = partial(FoldedAccumulator, self.fold_count, make_fold, self.decay)
         return mapping.make_accumulator(self.feature_map, make_inner, state)
@@ -407,10 +408,11 @@ class ClosedForm(AdditiveEstimator):
         """
 
     def weighted_directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return loadings and eigenvalues for rows projected on a basis.
+        """Return the loadings and eigenvalues of projected rows.
 
         `refine`, which makes a solution exact by several passes over the rows, calls this method
-        after each pass. In the passes, the scatter of the projected rows was measured exactly.
+        after each pass. The rows are projected on a basis of directions. The passes have measured
+        the scatter of the projected rows exactly.
 
         moments: centred sums of the projected rows and the targets.
         state: state of the rows that are not projected.
@@ -418,11 +420,11 @@ class ClosedForm(AdditiveEstimator):
         return self.directions(moments, state)
 
     def label_weight_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
-        """Return the factors of rows' weights in the scatter, by label.
+        """Return a factor for each label, by which its rows are weighted.
 
-        `refine`, which reads the rows again, multiplies the rows' weights by these factors when it
-        sums the rows' scatter. If the result is None, all rows have the factor 1. The key None is
-        for rows without a label.
+        `refine` reads the rows again and sums their scatter. For this sum, it multiplies the weight
+        of each row by the factor of the row's label. The key None is for rows without a label. If
+        the result is None, all rows have the factor 1.
         """
         return None
 
@@ -478,6 +480,7 @@ class ClosedForm(AdditiveEstimator):
             projection = self.projection()
             fitted = self.fitted()
             state = fitted.accumulator.freeze()
+            # The version is a number that changes each time that rows are learned.
             version = fitted.version
 
         # `inner` is the linear projection, without the feature map if there is one.

@@ -48,8 +48,8 @@ def split_into_blocks(rows: Block) -> list[tuple[Delayed, Delayed | None, Delaye
         _delayed_blocks_matching("y", rows.y, X),
         _delayed_blocks_matching("sample_weight", rows.weights, X),
     ]
-    # Without an error, Dask would wait for ever for the first worker.
-    # Dask's scheduler function is a method of the client if a client is connected.
+    # Without an error, Dask would wait for ever for the first worker. Dask's scheduler function is
+    # a method of the client if a client is connected. Other schedulers need no workers.
     client = getattr(get_scheduler(), "__self__", None)
     if client is not None and hasattr(client, "scheduler_info") and not client.scheduler_info()["workers"]:
         raise ClusterError("the cluster of Dask's client has no workers; start some, or close the client.")
@@ -141,12 +141,13 @@ def _delayed_blocks_matching(
     blocks = _delayed_row_blocks(argument_name, collection)
     chunks = getattr(collection, "chunks", ((np.nan,),))[0]
 
-    # Cut an array into the blocks of `X_collection`, if all lengths are known.
-    # If not, blocks are matched one by one, and only their number is checked.
+    # Cut an array into the blocks of `X_collection`, if both have the same number of rows.
+    # If lengths are not known, blocks are matched one by one, and only their number is checked.
     known = not np.isnan([*rows, *chunks]).any()
-    if known and chunks != rows and sum(chunks) == sum(rows):
+    differ = known and chunks != rows
+    if differ and sum(chunks) == sum(rows):
         return _delayed_row_blocks(argument_name, collection.rechunk({0: rows}))
-    if len(blocks) != count or (known and chunks != rows):
+    if differ or len(blocks) != count:
         raise InvalidTargets(
             f"{argument_name} has {len(blocks)} blocks and X {count}, of unknown or other numbers of rows. "
             "Give both in blocks of the same rows; compute_chunk_sizes() makes an array's known."

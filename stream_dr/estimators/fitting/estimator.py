@@ -201,7 +201,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         return columns
 
     def block_to_learn(self, block: Block) -> Block:
-        """Return an event's block with only the targets that the estimator needs.
+        """Return a block of rows, without targets that are not needed.
 
         The targets are removed if the estimator is unsupervised, or if no row has a target. If the
         estimator assigns rows to cross-validation folds by id, the returned block also has the
@@ -232,9 +232,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             width = widths.max_table_width(mapping, known_columns.columns)
         else:
             width = widths.max_width_of_kinds(mapping, known_columns)
-        # Add the state of the mapped rows, and 64 bytes of statistics for each mapped column.
-        plain = type(self)(**(self.get_params() | {"feature_map": None}))
-        return max_bytes_within(plain.state_bytes, width, n_targets) + 64 * width
+        # `without_map` has the same parameters but no feature map, so it learns mapped rows.
+        # Add 64 bytes for each mapped column, because the map stores statistics of the columns.
+        without_map = type(self)(**(self.get_params() | {"feature_map": None}))
+        return max_bytes_within(without_map.state_bytes, width, n_targets) + 64 * width
 
     def _merge_equal(self, other: "Estimator") -> Self:
         """Add the rows of an estimator of the same class and parameters, or raise CannotMerge."""
@@ -509,6 +510,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             z = np.asarray(projection.apply(block.X, block.names))
         else:
             z = np.asarray(projection.apply(block.X))
+        # The columns of a table are not of one float type, so its result stays float64.
         if keep_float32 and not block.table:
             return z.astype(block.X.dtype, copy=False)
         return z
@@ -541,6 +543,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             self.check_parameters()
             fitted.check_learning_parameters_unchanged(self)
             state = fitted.accumulator.freeze()
+            # `refined` is the projection that `refine` computed, or None. It needs no solution.
             refined = fitted.refined
             version = fitted.version
 
@@ -642,16 +645,17 @@ class AdditiveEstimator(Estimator):
                 f"groups were given, but {type(self).__name__} does not store rows in folds. Set folds=5, if it has this "
                 "parameter."
             )
-        names = np.asarray(groups)
-        if names.ndim != 1:
+        group_array = np.asarray(groups)
+        if group_array.ndim != 1:
             raise InvalidParameter(f"groups={groups!r}; it must be a list or array of one group a row.")
+        # The groups cannot be assigned to batches whose numbers of rows are not known yet.
         block = as_block(X)
         if isinstance(block.X, TableStream) or is_dask(block.X):
             raise InvalidParameter(
                 "groups were given with rows that are read batch by batch: pass one batch a call, or Blocks with ids to an "
                 "estimator of folds_by='id'."
             )
-        return block._replace(hashes=group_hashes(names.tolist()))
+        return block._replace(hashes=group_hashes(group_array.tolist()))
 
     def merge(self, other: Estimator) -> Self:
         """Add another estimator's learned rows to this estimator.

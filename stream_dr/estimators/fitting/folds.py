@@ -132,7 +132,7 @@ class _FoldComparison(NamedTuple):
     loadings : (d, p)
         Loadings of d features. Component i is matched to component i of the solution of all rows,
         and has its sign. NaN where there is no match.
-    squares : (p,)
+    squared_sines : (p,)
         Squared sine of the angle between component i of the solution of all rows and the matching
         component. 1 where there is no match.
     squared_plane_sines : (p − 1,)
@@ -142,7 +142,7 @@ class _FoldComparison(NamedTuple):
 
     eigenvalues: np.ndarray
     loadings: np.ndarray
-    squares: np.ndarray
+    squared_sines: np.ndarray
     squared_plane_sines: np.ndarray
 
 
@@ -166,6 +166,7 @@ def jackknife_components(
         )
 
     # `n` is the weight of all rows. Eigenvalues grow in proportion to n^growth.
+    # `states` has the states of the mapped rows, without the feature map if there is one.
     states = [_inner_moment_state(part) for part in filled]
     weights = np.array([state.weight for state in states])
     n = float(weights.sum())
@@ -186,13 +187,14 @@ def jackknife_components(
         compared = _compare_with_whole(whole, solved, product)
         left_out.append(compared._replace(eigenvalues=compared.eigenvalues / (n - weight) ** growth))
 
-    # Stack the comparisons of all folds, and estimate the errors. Divide eigenvalues by n^growth,
-    # so that solutions of all rows and of fewer rows have comparable eigenvalues.
+    # Stack the comparisons of all folds along a new first axis, and estimate the errors.
+    # Divide eigenvalues by n^growth, so that those of all rows and of fewer rows are comparable.
     folds = _FoldComparison(*map(np.array, zip(*left_out, strict=True)))
     eigenvalues, eigenvalues_std = _jackknife_estimate(whole.eigenvalues / n**growth, folds.eigenvalues, n / weights)
     _, loadings_std = _jackknife_estimate(whole.loadings, folds.loadings, n / weights)
     components_std = np.ascontiguousarray(loadings_std.T)
-    angles, plane_angles = map(_jackknife_angles_in_degrees, (folds.squares, folds.squared_plane_sines))
+    angles = _jackknife_angles_in_degrees(folds.squared_sines)
+    plane_angles = _jackknife_angles_in_degrees(folds.squared_plane_sines)
     eigenvalues = eigenvalues * n**growth
     eigenvalues_std = eigenvalues_std * n**growth
     return ComponentSpread(eigenvalues, eigenvalues_std, components_std, angles, plane_angles, len(filled))
@@ -230,14 +232,16 @@ def _compare_with_whole(
     # Component of_whole[i] of all rows is matched to component of_other[i] of the other solution.
     of_whole, of_other = linear_sum_assignment(np.abs(cosines[:p, p:]), maximize=True)
     matched = cosines[of_whole, p + of_other]
-    squares = np.ones(p)
-    squares[of_whole] = np.clip(1.0 - matched**2, 0.0, 1.0)
+    # A component without a match gets the sine 1 (a right angle) and NaN as its loadings.
+    squared_sines = np.ones(p)
+    squared_sines[of_whole] = np.clip(1.0 - matched**2, 0.0, 1.0)
     loadings = np.full((d, p), np.nan)
     loadings[:, of_whole] = solved_loadings[:, of_other] * np.where(matched < 0.0, -1.0, 1.0)
 
     # Match eigenvalues by rank (largest to largest, and so on), and not by component.
     # `rank` (p,) is the rank of each component's eigenvalue, 0 for the largest eigenvalue.
     rank = np.argsort(np.argsort(-all_rows_solution.eigenvalues, kind="stable"))
+    # A rank that the other solution does not reach has the eigenvalue NaN.
     values = np.full(max(p, reduced_solution.n_components), np.nan)
     values[: reduced_solution.n_components] = np.sort(reduced_solution.eigenvalues)[::-1]
 
@@ -246,12 +250,13 @@ def _compare_with_whole(
     at = np.full(p, len(cosines))
     at[of_whole] = p + of_other
 
-    # Compare the planes of neighbouring components whose eigenvalues differ by less than 5 %.
-    sizes = np.abs(all_rows_solution.eigenvalues)
-    steps = np.abs(np.diff(all_rows_solution.eigenvalues))
-    pairs = np.flatnonzero(steps < GAP * np.maximum(sizes[:-1], sizes[1:]))
+    # Two components whose eigenvalues differ by less than 5 % (GAP) may rotate in their plane.
+    # So the planes of such neighbouring components are compared, too.
+    absolute = np.abs(all_rows_solution.eigenvalues)
+    differences = np.abs(np.diff(all_rows_solution.eigenvalues))
+    pairs = np.flatnonzero(differences < GAP * np.maximum(absolute[:-1], absolute[1:]))
     squared_plane_sines = _squared_plane_sines(np.pad(cosines, (0, 1)), at, pairs)
-    return _FoldComparison(values[rank], loadings, squares, squared_plane_sines)
+    return _FoldComparison(values[rank], loadings, squared_sines, squared_plane_sines)
 
 
 def _squared_plane_sines(cosines: np.ndarray, matches: np.ndarray, pair_indices: np.ndarray) -> np.ndarray:

@@ -96,28 +96,30 @@ class GaussianLogLikelihood(NamedTuple):
         if sp.issparse(X):
             rows = X.multiply(self.scale).tocsr()
             z = rows @ self.axes - centre @ self.axes
-            lengths = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
-            squares = lengths - 2.0 * (rows @ centre) + centre @ centre
+            squared_lengths = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
+            squared_distances = squared_lengths - 2.0 * (rows @ centre) + centre @ centre
         else:
             rows = (X - self.mean) * self.scale
             z = rows @ self.axes
-            squares = np.einsum("ij,ij->i", rows, rows)
+            squared_distances = np.einsum("ij,ij->i", rows, rows)
 
-        # Sum the squared distances from the mean, each divided by the variance in its direction.
-        size: np.ndarray = (z * z / self.variances).sum(axis=1)
+        # `mahalanobis` (rows,) is each row's squared Mahalanobis distance from the mean: the sum of
+        # its squared distances along the components, each divided by the variance of the component.
+        mahalanobis: np.ndarray = (z * z / self.variances).sum(axis=1)
         # The log-determinant of the covariance is first that of scaled columns along the
         # components. The term with `scale` converts it to the units of the unscaled columns.
         log_det = float(np.log(self.variances).sum() - 2.0 * np.log(scale).sum())
-        # All directions orthogonal to the components have the same variance, `noise_variance`.
+        # Add the part orthogonal to the p components, if these are not all d directions.
+        # All orthogonal directions have the same variance, `noise_variance`.
         if p < d:
             if noise_variance <= 0.0:
                 raise InvalidParameter(
                     f"{p} components leave no variance to the other {d - p} directions of {d}: no density is defined. Fit "
                     "more rows than features, or with n_components below the rank."
                 )
-            size += np.maximum(squares - (z * z).sum(axis=1), 0.0) / noise_variance
+            mahalanobis += np.maximum(squared_distances - (z * z).sum(axis=1), 0.0) / noise_variance
             log_det += (d - p) * np.log(noise_variance)
-        return -0.5 * (d * float(np.log(2.0 * np.pi)) + log_det + size)[:, None]
+        return -0.5 * (d * float(np.log(2.0 * np.pi)) + log_det + mahalanobis)[:, None]
 
 
 class LinearGaussian(Estimator):

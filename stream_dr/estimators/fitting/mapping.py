@@ -40,12 +40,14 @@ def check_feature_map(spec: JsonDict | None, max_columns: int | None = None) -> 
     max_columns: largest number of columns that is allowed, or None for any number.
     """
     # `feature_map` raises InvalidParameter if the spec is invalid.
-    # `max_mapped_columns(0)` is the number of mapped columns if the columns before are not known.
     mapping = feature_map(spec)
-    if mapping is not None and max_columns is not None and mapping.max_mapped_columns(0) > max_columns:
+    if mapping is None or max_columns is None:
+        return
+    # The argument 0 means that the number of columns of the rows is not known yet.
+    mapped = mapping.max_mapped_columns(0)
+    if mapped > max_columns:
         raise InvalidParameter(
-            f"exact scatter is stored of up to {max_columns} features, and this feature_map makes "
-            f"{mapping.max_mapped_columns(0)}. "
+            f"exact scatter is stored of up to {max_columns} features, and this feature_map makes {mapped}. "
             'Have it make fewer, or leave the scatter to scatter="auto".'
         )
 
@@ -62,7 +64,7 @@ def make_accumulator(
     """
     if feature_map_spec is None:
         return make_unmapped(cast(InnerState, state))
-    # Nystroem draws landmarks (sampled rows) from the stream. A map that learns computes
+    # The map Nystroem draws landmarks (sampled rows) from the stream. A map with `learns` computes
     # statistics of a table's columns. Other maps do not depend on the rows.
     mapping = feature_map(feature_map_spec)
     accumulator_type = MappedAccumulator
@@ -74,7 +76,9 @@ def make_accumulator(
 
 
 def inner_linear_projection(projection: Projection) -> Linear:
-    """Return the linear projection after the feature map, if any.
+    """Return the linear part of a projection, without its feature map.
+
+    If there is no feature map, the projection itself is returned.
 
     projection: projection of an estimator whose components are linear.
     """
@@ -218,6 +222,7 @@ def warn_if_columns_differ(accumulator: Accumulator, block: Block) -> None:
     columns have no names, and another table.
     """
     # `known` is empty if no table was learned so far.
+    # A block without rows has no values that could be read wrongly.
     known = accumulator.table_names
     names = block.names or ()
     if not known or names == known or not block.rows:
@@ -225,14 +230,14 @@ def warn_if_columns_differ(accumulator: Accumulator, block: Block) -> None:
     if not set(known) & set(names):
         raise no_common_columns_error(known, names)
 
-    # List at most five names that are missing, and at most five new names.
+    # The message names at most five columns that are missing, and at most five new columns.
     missing = [name for name in known if name not in names]
-    gone = [repr(name) for name in missing[:5]]
+    listed = [repr(name) for name in missing[:5]]
     new = [f"{name!r}{did_you_mean(name, missing)}" for name in names if name not in known][:5]
 
     messages = []
-    if gone:
-        messages = [f"there is no column {', '.join(gone)}, which is taken as missing"]
+    if listed:
+        messages = [f"there is no column {', '.join(listed)}, which is taken as missing"]
     if new:
         messages.append(f"{', '.join(new)} was not among the first rows' columns, and is left out")
     if messages:

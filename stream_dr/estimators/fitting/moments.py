@@ -207,12 +207,12 @@ class Moments(NamedTuple):
         # Remove features, and then combinations of targets, that are only rounding error.
         combinations = self.clear_noisy_features(cross_sums, target_norm)
         combinations = self.significant_cross_sum_combinations(combinations, target_norm)
-        # Decompose only features that have a sum other than 0.
+        # Decompose only features that have a sum other than 0 (`nonzero`).
         # The singular vectors are 0 at all other features.
-        shows = combinations.any(axis=1)
-        inner, values = left_singular_pairs(combinations[shows])
+        nonzero = combinations.any(axis=1)
+        nonzero_vectors, values = left_singular_pairs(combinations[nonzero])
         vectors = np.zeros((len(cross_sums), len(values)))
-        vectors[shows] = inner
+        vectors[nonzero] = nonzero_vectors
         return LeftSingularPairs(vectors, values)
 
 
@@ -291,6 +291,7 @@ def _moments_of_all_rows(state: MomentState, c: Centred) -> Moments:
     # factor by which the errors are larger. A state stores its weights divided by `state.scale`.
     largest = max(state.scale * state.largest.weight, c.weight)
     cancelled = float(np.sqrt(largest / c.weight)) if c.weight > 0 else 1.0
+    # `c.noise` is the largest absolute error that unlearning may have caused in the scatter.
     rounding = Rounding(np.sqrt(largest) * np.abs(c.mean), _lost_share(c.noise, diagonal), cancelled)
     return Moments(
         weight=float(c.weight),
@@ -361,6 +362,7 @@ def _drop_waiting_means(moments: Moments, has_few_rows: np.ndarray, scatter_roun
     present[moments.present] = ready
     n = moments.label_weights[ready]
     few = moments.label_weights[has_few_rows]
+    # Without rows of any class, no moments would remain, so all labels stay.
     if not n.sum() > 0.0:
         return moments
     # The weight of the remaining rows includes learned rows without a label.
@@ -374,11 +376,11 @@ def _drop_waiting_means(moments: Moments, has_few_rows: np.ndarray, scatter_roun
     roots = np.column_stack([waiting_cross / np.sqrt(few), taken / np.sqrt(total)])
     diagonal, emptied = _subtract_diagonal(moments, (roots**2).sum(axis=1))
     scatter = None if moments.scatter is None else moments.scatter - roots @ roots.T
+    # The sums of the other classes' rows refer to the new mean, so t / total is added for each row.
     cross = moments.cross[:, ready] + np.outer(taken / total, n)
     _zero_features(emptied, cross, scatter)
 
-    # Compute the mean of the remaining rows.
-    # Rounding errors are larger relative to the remaining sums, which are smaller.
+    # Compute the mean of the remaining rows. Rounding errors are larger relative to their sums.
     mean = moments.mean - taken / total
     noise = max(scatter_rounding_error, EPS * float(moments.diagonal.sum()))
     # `largest` is the largest weight that the rows ever had, before rows were unlearned.

@@ -42,21 +42,21 @@ def read_rows_and_names(
         X = read_table(block.X, block.names)
         return X, tuple(X.schema.names)
 
-    # Rows are dicts from column name to value. Each name becomes a column of sparse rows.
+    # All rows are dicts from column name to value. Each name becomes a column of sparse rows.
     if columns_found_by_name and only_has(block.X, Mapping):
         matrix, names = dicts_to_sparse_rows(block.X)
         return as_rows(matrix)[0], names
 
-    # Read the rows. Names that the block has are preferred to names in the rows themselves.
+    # Read the rows, with `own_names` if they have names. The names in the block are preferred.
     try:
-        X, known = as_rows(block.X)
+        X, own_names = as_rows(block.X)
     except NotNumeric as e:
         # Name the columns that are not numeric and were not learned, because they are not needed.
         extra = sorted(set(e.details.get("columns", ())).difference(known_names or ()))
         if known_names is None or not extra:
             raise
         raise NotNumeric(f"columns {extra} hold no numbers and were not learned; leave them out.") from e
-    return X, block.names or known
+    return X, block.names or own_names
 
 
 def joint_names(mine: tuple[str, ...] | None, theirs: tuple[str, ...] | None) -> tuple[str, ...] | None:

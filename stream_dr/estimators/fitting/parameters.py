@@ -136,6 +136,8 @@ def docstring_with_inherited(cls: type) -> str:
     """
     # Store the docstring without the inherited descriptions, because subclasses need it.
     cls._own_text = _own_text(cls)  # type: ignore[attr-defined]
+    # SECTION matches the sections Parameters and Attributes, which are written again below.
+    # NOTES is the heading of the section Notes, which stays at the end.
     purpose, heading, notes = SECTION.sub("", _own_text(cls)).partition(NOTES)
     sections = []
     for name, entries in collect_documented_entries(cls).items():

@@ -294,8 +294,9 @@ class TargetRegression(Predictor):
         # of the moments are multiplied by `scale`, so divide the loadings by `scale`.
         unscaled = loadings / moments.scale[:, None]
         covariances = unscaled.T @ moments.cross
-        sizes = self.component_variances(moments, unscaled, eigenvalues, covariances)
-        weights = covariances / sizes[:, None]
+        # `variances` (p,) has wᵀ A w for each component.
+        variances = self.component_variances(moments, unscaled, eigenvalues, covariances)
+        weights = covariances / variances[:, None]
         # Sort the targets by label. Numeric targets have no labels, and keep their order.
         columns = moments.label_order or slice(None)
         labels = tuple(sorted(moments.labels))
@@ -475,6 +476,7 @@ def gaussian_class_readout(
     """
     # For components z, a class (mean μ, variances v, prior π) scores z · μ/v + log π − ½ Σ μ²/v.
     weights = (class_means / within_variances).T
+    # The logarithm of the prior 0 is −inf, without a warning.
     with np.errstate(divide="ignore"):
         offset = np.log(class_priors) - 0.5 * (class_means**2 / within_variances).sum(axis=1)
     # Sort the classes by label.
@@ -484,5 +486,9 @@ def gaussian_class_readout(
 
 
 def _class_difference(class_values: np.ndarray) -> np.ndarray:
-    """Return second minus first of two classes' values, or more classes' values."""
+    """Return the difference of two classes' values.
+
+    The first value is subtracted from the second. If there are not two classes, their values are
+    returned unchanged.
+    """
     return class_values[1:] - class_values[:1] if len(class_values) == 2 else class_values

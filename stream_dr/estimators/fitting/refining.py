@@ -110,7 +110,8 @@ class SubspaceSolver:
                 f"n_components={estimator.n_components} is a share of all variance, and refine looks for a given number of "
                 "components. State how many."
             )
-        # Number of components. If it is not set, there are as many as targets or labels.
+        # Number of components. If it is not set, there are as many as targets or labels. If there
+        # are no targets, either, the number is not known.
         self._count = estimator.n_components or moments.cross.shape[1]
         if self._count == 0:
             self._raise_needs_n_components()
@@ -125,8 +126,8 @@ class SubspaceSolver:
             directions. p may be 0.
         """
         # If there are fewer columns of `cross` (features, targets) than components, add `more`
-        # random columns. Half as many columns as components are in reserve, so that fewer passes
-        # are needed.
+        # random columns. With a reserve of half as many columns as components, and at least 4,
+        # fewer passes are needed.
         cross = self._moments.cross
         if cross.shape[1] >= self._count:
             more = 0
@@ -157,9 +158,11 @@ class SubspaceSolver:
         if grown.basis.shape[1] <= most or grown.directions.shape[1] == 0:
             return grown
 
-        answer = self._directions_in_basis(grown)[0][:, :block]
-        if answer.shape[1]:
-            return subspace.restart_from_solution(grown, answer)
+        # The solution has one column for each direction. It has none if the basis has only
+        # rounding errors. Then there is nothing to which the basis could be cut down.
+        solution = self._directions_in_basis(grown)[0][:, :block]
+        if solution.shape[1]:
+            return subspace.restart_from_solution(grown, solution)
         return grown
 
     def current_solution(self, solver_state: subspace.Subspace) -> tuple[np.ndarray, np.ndarray, float]:
@@ -266,8 +269,8 @@ class RowReplay:
         feature_names: tuple[str, ...] | None = None,
         n_threads: int = 1,
     ) -> None:
-        # The first pass learns the rows again, to compare them with the state.
-        # For this, the diagonal of the scatter and a single fold are enough.
+        # The first pass learns the rows again, to compare them with the state. For this, the
+        # diagonal of the scatter is enough, and no cross-validation folds (`folds=0`) are needed.
         self._estimator: ClosedForm = clone(estimator).set_params(scatter="diagonal", folds=0)
         self._state = state
         self._moments = moments
@@ -277,7 +280,7 @@ class RowReplay:
         self._rows = 0
         # Factor of each label's rows in the scatter, or None if all rows have the factor 1.
         self._factors = self._estimator.label_weight_factors(moments)
-        # Number of rows that the state has learned. With decay, it tells the age of a row.
+        # Number of rows that the state has learned. With decay, the weight of a row depends on it.
         self._clock = int(state.clock)
         # Factor of each feature, 0 for features that do not vary.
         self.scale = np.where(moments.rounding.varying_columns(moments.diagonal), moments.scale, 0.0)
@@ -296,14 +299,15 @@ class RowReplay:
         relearn_rows: True for the first pass, in which a new accumulator learns the rows again.
         progress: function that is called with the number of rows read so far, or None.
         """
-        # `fresh` has no rows yet. It has the names of the features, which `parse` needs. Only in
-        # the first pass does its accumulator learn the rows.
+        # `fresh` has no rows yet. It has the names of the features, which `parse` needs. Its
+        # accumulator learns the rows only if `relearn_rows` is true.
         fresh = FittedState(self._estimator.accumulator(), self._names)
         rows = 0
 
         with subspace.ScatterProduct(self._moments.mean, columns, self.scale, self._threads) as total:
             for position, event in source.events():
                 block = self._estimator.parse(fresh, event, raise_if_no_targets=False)
+                # Sparse rows may be narrower than the state: later features have not occurred yet.
                 width = self._state.n_features
                 if block.features > width or (not block.sparse and block.features < width):
                     raise CannotRefine(
@@ -313,9 +317,10 @@ class RowReplay:
                 if relearn_rows:
                     fresh.accumulator.add(block)
 
-                # Rows without a target are left out, unless the estimator learns them.
-                every = not self._estimator.target_kinds or self._estimator.unlabelled == "use"
-                learned = block if every else drop_rows_without_target(block)[0]
+                # Rows without a target are left out, unless the estimator learns them. A method
+                # without kinds of targets is unsupervised and learns all rows.
+                learns_all = not self._estimator.target_kinds or self._estimator.unlabelled == "use"
+                learned = block if learns_all else drop_rows_without_target(block)[0]
                 rows += learned.rows
                 total.add(learned, self._scatter_weights(learned, rows))
                 if progress is not None:
@@ -324,14 +329,32 @@ class RowReplay:
         return Sums(total.result(), rows, relearned)
 
     def checked_product(self, pass_sums: Sums, columns: np.ndarray) -> np.ndarray:
-        """Check the rows of a pass, and return its product (features, r).
+        """Return the product (features, r) of a pass, after checking its rows.
 
-        Raises CannotRefine if the rows are not the rows that the state has learned. The sums of the
-        first pass may differ from the state's sums only by rounding errors.
+        The product is that of the rows' scatter and `columns`. Raises CannotRefine if the rows are
+        not the rows that the state has learned.
 
         pass_sums: sums of the pass.
         columns: (features, r), the r columns that were multiplied.
         """
+        self._check_rows(pass_sums)
+        # Remove the influence of the means of labels with too few rows to be classes. The scatter
+        # of all rows has the additional term M Mᵀ, where M (features, labels) are these scaled
+        # means. Features that do not vary have the scale 0.
+        means = np.where(self.scale[:, None] > 0, self._moments.scaled_waiting_means, 0.0)
+        # If the method gives a factor to the scatter of each label's rows, the term gets it, too.
+        weighted_means = means
+        if self._factors is not None:
+            weighted_means = means * [self._factors.get(label, 0.0) for label in self._moments.waiting]
+        return np.asarray(pass_sums.product - weighted_means @ (means.T @ columns))
+
+    def _check_rows(self, pass_sums: Sums) -> None:
+        """Raise CannotRefine if a pass has read other rows.
+
+        The rows must be those that the state has learned. The sums of the first pass may differ
+        from the state's sums only by rounding errors. Later passes must read as many rows.
+        """
+        # `fresh` is the state that has learned the rows of the first pass. Later passes have none.
         fresh = pass_sums.fresh
         if fresh is not None:
             if fresh.rows != self._state.rows or fresh.n_features != self._state.n_features:
@@ -349,6 +372,7 @@ class RowReplay:
                     f"the source is not what this state has seen: its {differs} differ by more than rounding. "
                     f"Give the rows, targets and weights it has learned{order}."
                 )
+            # Later passes are compared with this number.
             self._rows = pass_sums.rows
         elif pass_sums.rows != self._rows:
             raise CannotRefine(
@@ -356,16 +380,6 @@ class RowReplay:
                 "that can be read as often as needed: a list of batches, or an object whose events() begins anew at "
                 "every call."
             )
-
-        # Remove the influence of the means of labels with too few rows to be classes. The scatter
-        # of all rows has the additional term M Mᵀ, where M (features, labels) are these scaled
-        # means. Features that do not vary have the scale 0.
-        means = np.where(self.scale[:, None] > 0, self._moments.scaled_waiting_means, 0.0)
-        if self._factors is not None:
-            means_times_factors = means * [self._factors.get(label, 0.0) for label in self._moments.waiting]
-        else:
-            means_times_factors = means
-        return np.asarray(pass_sums.product - means_times_factors @ (means.T @ columns))
 
     def _scatter_weights(self, block: Block, n_rows_including_block: int) -> np.ndarray | None:
         """Return the weights of a block's rows in the scatter.
@@ -422,6 +436,7 @@ class MappedSource:
         """Yield (position, Block) of mapped rows, with targets and weights."""
         # Start with the statistics of a table's columns, or the landmarks (sampled rows of
         # Nystroem's map), that the state had before its first row. Other maps have neither.
+        # `_table` is the state of a map of tables. `_on_landmarks` is True for Nystroem's map.
         table = None
         if self._table is not None:
             table = clear_counts_keep_columns(self._table)
@@ -477,8 +492,8 @@ def name_differing_sum(learned_state: MomentState, relearned_state: MomentState)
     learned_state: state that has learned the rows.
     relearned_state: state that has learned the rows of the first pass.
     """
-    # Compare means relative to the columns' standard deviations.
-    # Compare other sums relative to their own size.
+    # Compare means relative to the columns' standard deviations, and other sums to their own size.
+    # `a` and `b` are the moments (centred sums) of the learned and of the relearned rows.
     a = compute_moments(learned_state)
     b = compute_moments(relearned_state)
     if abs(a.weight - b.weight) > RELATIVE_TOLERANCE * a.weight:
@@ -489,8 +504,8 @@ def name_differing_sum(learned_state: MomentState, relearned_state: MomentState)
     else:
         deviations = np.zeros(len(a.mean))
     # A mean itself has a rounding error, of less than 1e-12 of its size.
-    tolerance = RELATIVE_TOLERANCE * deviations + 1e-12 * np.abs(a.mean)
-    if np.any(np.abs(a.mean - b.mean) > tolerance):
+    mean_tolerance = RELATIVE_TOLERANCE * deviations + 1e-12 * np.abs(a.mean)
+    if np.any(np.abs(a.mean - b.mean) > mean_tolerance):
         return "means"
 
     if set(a.labels) != set(b.labels) or a.cross.shape != b.cross.shape:
@@ -500,12 +515,13 @@ def name_differing_sum(learned_state: MomentState, relearned_state: MomentState)
     if np.any(np.abs(a.label_weights - b.label_weights[order]) > RELATIVE_TOLERANCE * a.label_weights):
         return "class weights"
 
-    # `size` is an upper bound of the cross-scatter's norm. `shift` is √N times the norm of the
-    # mean, because rows far from 0 have larger rounding errors.
-    size = np.sqrt(np.trace(a.target_scatter)) * np.sqrt(a.diagonal.sum())
+    # Compare `cross` (features, targets), the cross-scatter of rows and targets. The tolerance is
+    # relative to `norm_bound`, an upper bound of its norm. `shift` is √N times the norm of the
+    # mean, because rows far from 0 have larger rounding errors, of less than 1e-12 of their size.
+    norm_bound = np.sqrt(np.trace(a.target_scatter)) * np.sqrt(a.diagonal.sum())
     shift = float(np.linalg.norm(a.rounding.shift))
-    noise = RELATIVE_TOLERANCE * size + 1e-12 * shift * np.sqrt(a.weight)
-    if np.linalg.norm(a.cross - b.cross[:, order]) > noise:
+    tolerance = RELATIVE_TOLERANCE * norm_bound + 1e-12 * shift * np.sqrt(a.weight)
+    if np.linalg.norm(a.cross - b.cross[:, order]) > tolerance:
         return "targets"
     return None
 
@@ -655,32 +671,32 @@ def refine_steps(
     refinable = check_refinable(estimator, state)
     solver, mapped_state, mapped_source, names = strip_feature_map(refinable, state, as_source(source), feature_names)
     moments = refinable.moments(state)
-    replayed = RowReplay(solver, mapped_state, moments, names, n_threads)
-    method = solver.refine_solver(solver, moments, mapped_state, replayed.scale > 0)
-    summed = compute_pass_sums or partial(replayed.sum_over_pass, mapped_source)
+    row_reader = RowReplay(solver, mapped_state, moments, names, n_threads)
+    method = solver.refine_solver(solver, moments, mapped_state, row_reader.scale > 0)
+    sum_pass = compute_pass_sums or partial(row_reader.sum_over_pass, mapped_source)
 
     # Continue from the earlier refine, or start from the columns of the guess.
-    now = resume or Refining(0, np.zeros((len(moments.mean), 0)), method.start(_loadings_or_empty(guess, moments)))
-    first = now.number + 1
+    refining = resume or Refining(0, np.zeros((len(moments.mean), 0)), method.start(_loadings_or_empty(guess, moments)))
+    first = refining.number + 1
     for number in range(first, max_passes + 1):
         began = time.monotonic()
         pass_progress = partial(progress, number) if progress else None
-        directions = now.solve.directions
+        directions = refining.solve.directions
         # Multiply the scatter by the directions. In the first pass, also learn the rows again.
-        sums = summed(directions, number == first, pass_progress)
+        sums = sum_pass(directions, number == first, pass_progress)
         # Update the solver, and compare the new projection with the projection of the last pass.
-        solve = method.advance(now.solve, replayed.checked_product(sums, directions))
+        solve = method.advance(refining.solve, row_reader.checked_product(sums, directions))
         loadings, eigenvalues, residual = method.current_solution(solve)
         # `along` is the rows' scatter along each component, which scales the components.
         measured = moments._replace(along=method.along)
         projection = solver.make_projection(measured, (loadings, eigenvalues), "refined")
-        turned = _angle_to_last_pass(now, projection)
+        angle = _angle_to_last_pass(refining, projection)
         # Stop if residual and angle are small. The residual alone may be small too early.
-        done = solve.directions.shape[1] == 0 or (residual <= tol and turned <= tol)
+        done = solve.directions.shape[1] == 0 or (residual <= tol and angle <= tol)
         seconds = time.monotonic() - began
-        report = PassReport(number, sums.rows, residual, turned, projection.n_components, seconds, done)
-        now = Refining(number, projection.loadings, solve)
-        yield RefinePass(report, prepend_feature_map(state, projection), now)
+        report = PassReport(number, sums.rows, residual, angle, projection.n_components, seconds, done)
+        refining = Refining(number, projection.loadings, solve)
+        yield RefinePass(report, prepend_feature_map(state, projection), refining)
         if done:
             return
 

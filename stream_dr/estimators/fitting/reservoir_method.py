@@ -121,11 +121,12 @@ class ReservoirMethod(MappedMethod[Reservoir]):
         projection takes 8 · (components + 2) · features bytes. `n_features` is the number of
         features after the feature map.
         """
+        # A sampled row takes 24 bytes more than its entries.
         if n_features <= SPARSE_ABOVE_FEATURES:
-            row = 8 * n_features
+            entry_bytes = 8 * n_features
         else:
-            row = 12 * SPARSE_ABOVE_FEATURES
-        return self.reservoir * (row + 24) + 8 * (self.n_components + 2) * n_features
+            entry_bytes = 12 * SPARSE_ABOVE_FEATURES
+        return self.reservoir * (entry_bytes + 24) + 8 * (self.n_components + 2) * n_features
 
     def solve_bytes(self) -> int:
         """Return the memory that solving takes, in bytes.
@@ -134,11 +135,12 @@ class ReservoirMethod(MappedMethod[Reservoir]):
         takes 24 · reservoir² bytes. The graph that links each sampled row to its neighbours takes
         64 bytes for each link.
         """
+        # Within a radius, all sampled rows may be neighbours of a row.
         if self.radius is not None:
-            near = self.reservoir
+            max_neighbours = self.reservoir
         else:
-            near = min(self.n_neighbors, self.reservoir)
-        return self.reservoir * (24 * self.reservoir + 64 * near)
+            max_neighbours = min(self.n_neighbors, self.reservoir)
+        return self.reservoir * (24 * self.reservoir + 64 * max_neighbours)
 
     def partial_fit(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
         """Learn more rows X, of which some enter the sample.

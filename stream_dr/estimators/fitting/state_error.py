@@ -201,8 +201,8 @@ class PredictsHeldOut(Refinable):
         ------
         InvalidParameter
             If `other` is of another class, is not fitted, or has other features, another feature
-            map or another kind of targets. Also if one of the models stores only the
-            diagonal of the rows' scatter, or its feature map depends on the rows it has learned.
+            map or another kind of targets. Also if a model stores only the diagonal of the rows'
+            scatter, or its feature map depends on the rows it has learned.
         InvalidTargets
             If the labels of the two models are of different types.
         NotFitted
@@ -261,47 +261,48 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
     # Pad the sums of the held-out rows to the features and targets of both models.
     cross = np.zeros((d, k))
     scatter = np.zeros((d, d))
-    cyy = np.zeros(k)
+    target_squares = np.zeros(k)
     own = len(validation_moments.mean)
     cross[:own, b] = validation_moments.cross
-    cyy[b] = np.diagonal(validation_moments.target_scatter)
+    target_squares[b] = np.diagonal(validation_moments.target_scatter)
     if validation_moments.scatter is not None:
         scatter[:own, :own] = validation_moments.scatter
     mean[:own] -= validation_moments.mean
     target_mean[b] -= validation_moments.target_mean
 
     # `mean` and `target_mean` are now this model's means minus the means of the held-out rows.
-    # For each target, the sum of squared errors is Cyy + wᵀ Cxx w − 2 wᵀ Cxy + n·bias². These are
-    # the sums of the n held-out rows, and w (features,) are the target's coefficients.
+    # For each target, the sum of squared errors is Cyy + wᵀ Cxx w − 2 wᵀ Cxy + n·bias². Cyy
+    # (`target_squares`), Cxx (`scatter`) and Cxy (`cross`) are sums of the n held-out rows, and
+    # w (features,) are the target's coefficients. The bias is the error of the mean prediction.
     bias = coefficients.T @ mean - target_mean
-    squares = (coefficients * (scatter @ coefficients)).sum(axis=0)
-    explained = squares - 2.0 * (coefficients * cross).sum(axis=0)
-    sse = np.maximum(cyy + explained, 0.0) + validation_moments.weight * bias**2
+    predicted_squares = (coefficients * (scatter @ coefficients)).sum(axis=0)
+    products = (coefficients * cross).sum(axis=0)
+    centred_errors = np.maximum(target_squares + (predicted_squares - 2.0 * products), 0.0)
+    sse = centred_errors + validation_moments.weight * bias**2
 
     # Find the targets that vary. Other targets have the R² NaN, because their scatter is 0 or a
     # rounding error. A rounding error is at most about 1e-14 of the sum of the squared means.
-    size = np.zeros(k)
-    size[b] = validation_moments.weight * validation_moments.target_mean**2
-    varies = cyy > 1e-14 * size
-    unexplained = np.divide(sse, cyy, out=np.full(k, np.nan), where=varies)
+    mean_squares = np.zeros(k)
+    mean_squares[b] = validation_moments.weight * validation_moments.target_mean**2
+    varies = target_squares > 1e-14 * mean_squares
+    unexplained = np.divide(sse, target_squares, out=np.full(k, np.nan), where=varies)
     return HeldOutError(validation_moments.weight, sse, 1.0 - unexplained)
 
 
 def _number_target_columns(training_moments: Moments, validation_moments: Moments) -> tuple[list[int], list[int], int]:
-    """Return the target columns of two models, numbered together.
+    """Number the targets of two models together, and return the numbers.
 
-    The result has the column of each target of the first and of the second model, and the number
-    of columns.
-
-    Labels that both models have learned share a column.
+    Returns three values: the number of each target of the first model, the number of each target of
+    the second model, and how many numbers there are. A label that both models have learned has the
+    same number in both.
     """
     # Numeric targets are matched by position, and labels by their place among all labels.
     if not (training_moments.labelled or validation_moments.labelled):
         k = training_moments.cross.shape[1]
         return list(range(k)), list(range(validation_moments.cross.shape[1])), k
     labels = sorted({*training_moments.labels, *validation_moments.labels})
-    both = training_moments.labels, validation_moments.labels
-    first, second = ([labels.index(label) for label in own] for own in both)
+    first = [labels.index(label) for label in training_moments.labels]
+    second = [labels.index(label) for label in validation_moments.labels]
     return first, second, len(labels)
 
 
@@ -325,17 +326,21 @@ def _check_features_and_encoding(this_model: ClosedForm, other_model: ClosedForm
 
     The models must have the same features and the same encoding of targets.
     """
+    # `maps` has the spec of each model's feature map, or None. Only with a map, the state is a
+    # MappedState.
     states = this_model.state_, other_model.state_
     maps = [state.feature_map if isinstance(state, MappedState) else None for state in states]
     if maps[0] != maps[1]:
         raise InvalidParameter(f"other has feature_map={maps[1]!r}; it must be {maps[0]!r}, as in this model.")
 
+    # Models that learned rows without column names are compared by position.
     names = this_model.fitted().names
     theirs = other_model.fitted().names
     if names is not None and theirs is not None and names != theirs:
         raise InvalidParameter(f"other has the features {theirs}; it must have {names}, in this order.")
 
     # Sparse rows may have different numbers of features, because later rows may have new features.
+    # If the other model has no rows, there is no error to compute, so its width does not matter.
     a, b = (cast(MomentState, mapping.merged_mapped_state(state)) for state in states)
     if a.n_features != b.n_features and b.rows and (a.dense or b.dense):
         raise InvalidParameter(f"other has {b.n_features} features; it must have {a.n_features}, as this model.")
@@ -401,12 +406,12 @@ def cross_validation_errors(
     F = np.zeros((len(all_rows_moments.present), factors.shape[1]))
     F[all_rows_moments.present] = factors
 
-    # Sum squared errors for each fold, with predictors from the other folds.
+    # Sum squared errors for each fold, with predictors from the other folds (`training_rows`).
     errors = []
     weights = []
-    for fold, other in zip(states_by_fold, leave_one_fold_out(states_by_fold), strict=True):
+    for fold, training_rows in zip(states_by_fold, leave_one_fold_out(states_by_fold), strict=True):
         # Multiply the columns of the held-out rows by the factors (`scale`) of the training rows.
-        train = estimator.moments(other)
+        train = estimator.moments(training_rows)
         validation = scale_moments(compute_moments(fold), train.scale)
         errors.append(_held_out_errors(train, validation, F, fit_predictors(train)))
         weights.append(validation.weight)
@@ -442,6 +447,7 @@ def _held_out_errors(
     predictors: the m predictors.
     """
     # V (features, r) is the basis of all predictors, and g (m, r) has a row of factors for each.
+    # `present` is True for the target columns that the moments have.
     basis, g = predictors
     F_train = loss_factors[train_moments.present]
     F = loss_factors[validation_moments.present]
@@ -461,8 +467,8 @@ def _held_out_errors(
     # Add the error that comes from the different means of training rows and held-out rows. The
     # bias of the targets times F is Fᵀ(ȳ_T − ȳ) − (Wᵀ F)ᵀ(x̄_T − x̄), where T are the held-out
     # rows.
-    step = basis.T @ ((validation_moments.mean - train_moments.mean) * train_moments.scale)
-    target_step = F.T @ validation_moments.target_mean - F_train.T @ train_moments.target_mean
-    bias = target_step - (g * step) @ B
-    rest = np.maximum(total - explained, 0.0)
-    return np.asarray(rest + validation_moments.weight * (bias**2).sum(axis=1))
+    mean_difference = basis.T @ ((validation_moments.mean - train_moments.mean) * train_moments.scale)
+    target_difference = F.T @ validation_moments.target_mean - F_train.T @ train_moments.target_mean
+    bias = target_difference - (g * mean_difference) @ B
+    centred_errors = np.maximum(total - explained, 0.0)
+    return np.asarray(centred_errors + validation_moments.weight * (bias**2).sum(axis=1))

@@ -106,6 +106,8 @@ class FittedState:
         # Ids (`id`) and values of the estimator's attributes at the last check of parameters.
         self._last_checked_attributes: tuple[tuple[int, ...], tuple[object, ...]] = ((), ())
 
+        # `projection` is cached, and `version` counts how often it became invalid. `refined` is the
+        # result of `refine`, and `shown` the last projection that was returned to the user.
         self.projection: Projection | None = None
         self.version = 0
         self.refined: Projection | None = None
@@ -125,9 +127,9 @@ class FittedState:
         """Orient and cache a new projection, and return it.
 
         The projection is cached until more rows are learned. It is not cached if rows were learned
-        while it was solved. The components get the signs and
-        order of the last projection that was returned to the user. Components of solution
-        "recurrence" are not changed, because these components change only a little with each row.
+        while it was solved. The components get the signs and order of the last projection that was
+        returned to the user. Components of solution "recurrence" are not changed, because these
+        components change only a little with each row.
 
         projection: the new projection.
         multiply_by_scatter: function that multiplies columns by the rows' scatter. The components
@@ -282,6 +284,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
             raise error
         with self.lock:
             super().set_params(**params)
+            # The cached projection was computed with the old values.
             if "fitted_" in vars(self):
                 self.fitted_.forget_projection()
         return self
@@ -397,6 +400,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
         return mapping.has_final_parameters and not draws
 
     def _fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
+        """Forget all learned rows, then learn rows X with targets y and weights."""
         with self.lock:
             self.check_parameters()
             rows = as_block(X, y, weights)
@@ -414,8 +418,12 @@ class StreamLearner(NamedParameters, BaseEstimator):
         return self
 
     def _partial_fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
+        """Learn more rows X with targets y and weights.
+
+        If an error is raised, the state is unchanged.
+        """
         with self.lock:
-            # Before the first row, there is no attribute `fitted_`.
+            # Before the first row, there is no attribute `fitted_`. The state is then a new one.
             try:
                 fitted = self.fitted_
             except AttributeError:
@@ -430,9 +438,10 @@ class StreamLearner(NamedParameters, BaseEstimator):
             # Learn a Dask collection separately, and merge the two states.
             if is_dask(rows.X):
                 learned = self._learn_collections(rows)
-                # Columns without names go by their position, as those of an array.
+                # Columns without names are matched by position, so they get the learned names.
                 learned.names = learned.names or fitted.names
-                # `parts` is an estimator that has learned only the collection.
+                # `parts` is an estimator that has learned only the collection. `merge` adds its
+                # rows to `self.fitted_`, which must exist.
                 parts = copy(self)
                 parts.fitted_ = learned
                 self.fitted_ = fitted
@@ -517,10 +526,12 @@ class StreamLearner(NamedParameters, BaseEstimator):
         n_rows, n_features = block.X.shape
         if raise_if_empty:
             refuse_empty_rows(block.X)
-        # Sparse rows may become wider. The columns of a table go by name.
+        # Raise WidthMismatch if rows were learned and had another number of features.
+        # Sparse rows may become wider. The columns of a table are identified by name.
         width_differs = 0 < accumulator.n_features != n_features
         if width_differs and not block.sparse and not self._may_have_new_columns(block):
             check_n_features(n_features, accumulator.n_features, type(self).__name__)
+        # A batch without rows may have no features. So may sparse rows in which all values are 0.
         lacks_features = n_rows > 0 and n_features == 0
         if lacks_features and not (block.sparse and self._may_lack_columns()):
             raise errors.EmptyInput("batch has 0 features; dense rows and mapped rows need at least one.")
@@ -545,13 +556,16 @@ class StreamLearner(NamedParameters, BaseEstimator):
 
         Columns that the feature map identifies by name keep their order.
         """
-        by_name = reads_tables = False
+        # `by_name` is True if the feature map identifies columns by name.
+        by_name = False
+        reads_tables = False
         if self.feature_map is not None:
             by_name = self.identifies_columns_by_name()
             reads_tables = map_reads_tables(self.feature_map)
         X, names = read_rows_and_names(rows, by_name, reads_tables, fitted.names)
         block = Block(X, names=names, width_stated=rows.width_stated)
-        # Nothing is reordered if columns go by name, have the learned order, or are the first ones.
+        # Nothing is reordered if columns are identified by name, have the learned order, or are the
+        # columns of the first rows.
         if by_name or names == fitted.names or not fitted.accumulator.n_features:
             return block
         if fitted.names is None:
@@ -571,8 +585,14 @@ class StreamLearner(NamedParameters, BaseEstimator):
         return self.identifies_columns_by_name() and bool(block.names) and block.names != default_column_names(block.X)
 
     def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
+        """Return checked targets, or None if rows are learned without targets.
+
+        accumulator: accumulator whose kind of targets y must have.
+        """
+        # An unsupervised method has no kinds of targets and ignores y.
         if not self.target_kinds:
             return None
+        # unlabelled="use" means that rows without targets are learned, too.
         if y is None and self.unlabelled == "use":
             return None
 
@@ -581,8 +601,9 @@ class StreamLearner(NamedParameters, BaseEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None: it learns from "
                 f"{' or '.join(self.target_kinds)} targets. Pass one target a row."
             )
+        # An empty list or array does not show the kind of targets (class, numbers and so on).
+        # `Targets` name their kind, so empty ones are checked below.
         if n_rows == 0 and isinstance(y, Sized) and not isinstance(y, Targets) and len(y) == 0:
-            # A batch without rows does not decide the kind of targets (class, numbers and so on).
             return None
 
         targets = parse_targets(y, n_rows, self.target_kinds, self.target or "auto", accumulator.target_kind)

@@ -94,18 +94,20 @@ class FirstStageSolver:
         # `xh` (features, k) are the right-hand sides. They are set to 0 if they are only rounding
         # error. Features that do not vary (False in `_varying`) have no part in the solution.
         xh, target_matrix_norm = self._estimator.right_hand_side(self._moments, self._state)
-        is_real = self._moments.significant_cross_sum_combinations(xh, target_matrix_norm).shape[1] > 0
-        right = np.where(self._varying[:, None] & is_real, xh, 0.0)
+        # `is_significant` is True if some combination of the columns exceeds rounding errors.
+        is_significant = self._moments.significant_cross_sum_combinations(xh, target_matrix_norm).shape[1] > 0
+        right = np.where(self._varying[:, None] & is_significant, xh, 0.0)
         guess = np.where(self._varying[:, None], initial_columns, 0.0)
 
-        # The relative rounding error of centred sums is about eps times `distance`, here with a
-        # safety factor of 8. The distance is the largest absolute mean of a feature, in standard
-        # deviations of all features together. `shift` is √N times the absolute mean, for N rows.
-        size = float(np.sqrt(self._moments.diagonal.sum()))
+        # `distance` is the largest absolute mean of a feature, in standard deviations of all
+        # features together. `shift` is √N times the absolute mean, for N rows.
+        root_scatter = float(np.sqrt(self._moments.diagonal.sum()))
         distance = 0.0
-        if size:
-            distance = float(self._moments.rounding.shift.max(initial=0.0)) / size
-        return cg.start_block_solve(right, 8 * EPS * distance, guess)
+        if root_scatter:
+            distance = float(self._moments.rounding.shift.max(initial=0.0)) / root_scatter
+        # Centring cancels digits: the relative rounding error of centred sums is about EPS times
+        # the distance, here with a safety factor of 8. A singular matrix would amplify the error.
+        return cg.start_block_solve(right, relative_noise=8 * EPS * distance, guess_columns=guess)
 
     def advance(self, solver_state: cg.BlockSolve, scatter_product: np.ndarray) -> cg.BlockSolve:
         """Return the state after one step of conjugate gradient.
@@ -208,8 +210,9 @@ class TwoStage(PredictsHeldOut):
         If the method's right-hand side is only rounding error, there are no directions [2S,
         Algorithm 2].
         """
-        # Compute the right-hand side of the linear system.
-        # While `refine` is running, its solver has the system's solution, so do not solve here.
+        # Compute the right-hand side `xh` (features, k) of the linear system. While `refine` is
+        # running, `first_stage` has its solution of the system, so do not solve here. The solution
+        # is for combinations of the right-hand side's columns, which `expand` undoes.
         xh, target_matrix_norm = self.right_hand_side(moments, state)
         if moments.first_stage is not None:
             return cg.second_stage_components(moments.first_stage.solution, xh, moments.first_stage.expand)
@@ -220,8 +223,8 @@ class TwoStage(PredictsHeldOut):
             return np.zeros((len(xh), 0)), np.zeros(0)
 
         # The matrix share·Cxx + ridge·I is inverted, where Cxx is the scatter. It is the identity
-        # times `ridge` if share is 0. If not, it is share·(Cxx + gamma·I), which divides
-        # loadings by √share and eigenvalues by share.
+        # times `ridge` if share is 0. If not, it is share·(Cxx + gamma·I) with gamma = ridge/share.
+        # So solve with Cxx + gamma·I, and divide loadings by √share and eigenvalues by share.
         share, ridge = self.ridge_terms(moments)
         if share == 0.0:
             return two_stage(np.full(len(xh), ridge), significant_combinations, 0.0, zero_rounding(len(xh)))
@@ -289,9 +292,11 @@ class TwoStage(PredictsHeldOut):
         # Warn that the best ridge may be outside the compared ridges.
         # If all errors are equal, no ridge is better than the first.
         if chosen in (0, 1, len(RELATIVE_RIDGES) - 1) and mean.min() < mean.max():
-            units = chosen < 2 and not self.standardize
+            # Ridges are relative to the mean scatter, which features of large unit dominate.
+            # Then all but the smallest ridges are too large for the other features.
+            may_be_units = chosen < 2 and not self.standardize
             advice = ""
-            if units:
+            if may_be_units:
                 advice = " Features of very different units cause this. Try standardize=True."
             warnings.warn(
                 f"gamma='cv' chose gamma={path.chosen_value:.3g}, at an end of the compared values (0, and "
@@ -335,16 +340,16 @@ class TwoStage(PredictsHeldOut):
         """
         if moments.scatter is not None:
             return np.asarray(np.einsum("ij,ij->j", loadings, moments.scatter @ loadings))
-        # `flat` is the scatter along each component if features are taken as uncorrelated.
-        flat: np.ndarray = np.einsum("i,ij,ij->j", moments.diagonal, loadings, loadings)
+        # `from_diagonal` is the scatter along each component if features are uncorrelated.
+        from_diagonal: np.ndarray = np.einsum("i,ij,ij->j", moments.diagonal, loadings, loadings)
         if solution_kind != "refined":
-            return flat
+            return from_diagonal
         # Compute the scatter wᵀ Cxx w along each refined component w.
         # The scatter follows from the equation wᵀ(share·Cxx + ridge·I)w = 1.
         share, ridge = self.ridge_terms(moments)
         remaining: np.ndarray = 1.0 - ridge * np.einsum("ij,ij->j", loadings, loadings)
         # Use the diagonal's scatter if a large ridge leaves `remaining` without correct digits.
-        return np.where(remaining > np.sqrt(EPS), remaining / share, flat)
+        return np.where(remaining > np.sqrt(EPS), remaining / share, from_diagonal)
 
     @property
     def condition_(self) -> float:
