@@ -439,7 +439,7 @@ class JobState(BaseModel):
 
 
 class StreamState(BaseModel):
-    """State of the stream."""
+    """Length of the log, and form of the rows and targets that it accepts."""
 
     position: int = Field(description="position of the last event, -1 if the log is empty")
     rows: int = Field(description="number of rows ever appended to the log")

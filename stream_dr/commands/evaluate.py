@@ -221,10 +221,10 @@ def _score_line(score: "Score", accuracy_width: int) -> str:
 def _print_warnings(scores: list["Score"], first: int, shuffled: bool) -> None:
     """Print what limits the meaning of the scores.
 
-    A warning says that rows seem sorted by label. Then the label changes from one row to the next
-    less than a tenth as often as in random order.
+    Rows seem sorted by label if the label changes from one row to the next less than a tenth as
+    often as it would in random order.
 
-    first: number of rows learned before the first test.
+    first: option --first, the number of rows to learn before the first test.
     shuffled: True if the rows were used in random order. They are not sorted then.
     """
     # The last score is of the baseline "no change", which predicts the label of the row before.

@@ -133,12 +133,12 @@ def fetch(dataset_name: str, output_folder: FileName, *, progress: WriteProgress
     dataset_name : str
         "rcv1", "news20", "openml:NAME" or "openml:NAME:VERSION".
     output_folder : path
-        Folder for the shards. The rows of news20 go to `out/train` and `out/test`.
+        Folder for the shards. The rows of news20 go to its folders `train` and `test`.
     progress : callable or None
         Function called after each batch with the number of rows written so far.
 
-    Raises InvalidParameter if the name is unknown, and OutputExists. Raises SourceMissing if the
-    download fails. Its message shows the command that converts local files instead.
+    Raises InvalidParameter if the name is unknown, and OutputExists if the folder has files. Raises
+    SourceMissing if the download fails. Its message shows the command that converts local files instead.
     """
     manifests = {}
     for part in _download_dataset_parts(dataset_name):

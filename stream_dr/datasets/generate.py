@@ -345,12 +345,13 @@ def _draw_thousand_rows(seed: int, thousand_index: int, targets: str) -> Block:
     """
     words = build_vocabulary()
     random = np.random.Generator(np.random.SFC64((seed, thousand_index)))
-    # `top` has the first top topic of each row. `codes` and `indptr` have all topics of the rows.
-    top, codes, indptr = _draw_row_topics(random, words)
+    # A topic belongs to one of four main topics, such as CCAT. `main_topics` (rows,) has the index of
+    # the main topic of each row. All topics of row i are codes[indptr[i] : indptr[i + 1]].
+    main_topics, codes, indptr = _draw_row_topics(random, words)
     X = _draw_word_rows(random, words, codes, indptr)
 
     if targets == "top4":
-        row_targets = Targets("class", tuple(TOP_SHARES), top.astype(np.int32))
+        row_targets = Targets("class", tuple(TOP_SHARES), main_topics.astype(np.int32))
     else:
         row_targets = Targets("multilabel", TOPICS, codes, indptr)
     return Block(X, _sort_labels_by_appearance(row_targets))

@@ -407,7 +407,10 @@ def _first_bytes(path: Path) -> bytes:
 
 
 def _size_and_change_time(path: Path) -> tuple[int, int]:
-    """Return the size (bytes) and change time (ns) of a file, or of its archive."""
+    """Return the size in bytes of a file, and its change time in ns.
+
+    If the path is of a member of an archive (ARCHIVE!MEMBER), the values are those of the archive.
+    """
     # The caller compares them before and after reading, to see whether the file has changed.
     check_file_exists(path)
     status = Path(str(path).partition("!")[0]).stat()

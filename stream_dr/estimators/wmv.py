@@ -94,10 +94,11 @@ class WMV(Refinable):
     def eigenvalue_growth(self) -> int:  # type: ignore[override]
         """Exponent of the eigenvalues' growth with the number of rows.
 
-        The eigenvalues grow as N^g for N rows. g is 2 with pairs="equal". g is 1 with
-        pairs="share", because the weights of pairs are then divided by numbers of rows. With
-        pairs="share" and `pair_weights`, a part of an eigenvalue grows as N and another part as
-        N². The property is 1 in this case, too.
+        The eigenvalues grow as N^g for N rows. The sums run over pairs of rows.
+
+        - pairs="equal": g = 2, because all pairs have the same weight.
+        - pairs="share": g = 1, because the weights of pairs are divided by numbers of rows. With
+          the parameter `pair_weights`, only a part of an eigenvalue grows so. The result is 1, too.
         """
         if self.pairs == "share":
             return 1

@@ -436,11 +436,13 @@ def slices_within_memory_limit(table_map: TableMap, state: TableState, rows: pa.
     The rows of one slice are mapped at a time. A slice has fewer rows if the table has many
     columns or long texts, because each word takes memory.
     """
-    # Estimate the entries of a row. A column of no text has at most 7, those of a time.
+    # Estimate the number of mapped values of a row that are not zero. A column without texts gives
+    # at most 7 (a time gives 7). A text gives at most one for each hashed column of words.
     # A word has at least one letter and one space.
     most_words = table_map.words.n_features or WORDS_IN_ALL
     entries = 7 * len(state.columns)
     for column in rows.columns:
+        # Texts are stored as indices into a dictionary of the distinct texts.
         if isinstance(column, pa.DictionaryArray):
             texts = column.dictionary.to_pylist()
             longest = max(map(len, texts), default=0)

@@ -152,7 +152,7 @@ def _looks_like_id(name: str, column: ColumnValues) -> bool:
 
     - The column's name is usual for ids, the values are whole numbers or strings, and the number
       of distinct values is more than a tenth of the number of rows.
-    - All values differ, and `_is_distinct_id` returns True.
+    - All values differ, and they are many single words.
     """
     if column.missing.any() or column.kind not in ("text", "integer", "number"):
         return False
@@ -309,9 +309,11 @@ def _max_kind_width(name: str, kind: str, table_map: TableMap) -> int:
     if name in table_map.one_hot:
         one_hot = MOST_ONE_HOT
     categories = one_hot + table_map.n_hashed
-    # Without a number of words for each text, the texts share hashed words. These are not counted.
+    # Each column of texts has `words` numeric columns. 0 means that all columns of texts share the
+    # same numeric columns, which the caller counts once.
     words = table_map.words.n_features
     sizes = SIZES | {"text": words, "category": categories, "": categories, "string": max(categories, words)}
     if kind in sizes:
         return sizes[kind] + 1
+    # A column of another kind is not encoded.
     return 0

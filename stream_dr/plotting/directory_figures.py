@@ -232,7 +232,11 @@ def model_uncertainty_sentences(model: Model) -> list[str]:
 
 
 def _published_linear_projection(model: Model) -> Linear | None:
-    """Return the linear part of a model's published projection, or None."""
+    """Return the linear projection that a model has published.
+
+    A projection with a feature map contains one, for the mapped rows. Returns None if the model has
+    published nothing, or a projection that is not linear.
+    """
     published = model.published
     if published is None:
         return None

@@ -166,10 +166,9 @@ def _error_bars(model: Any, component: int) -> tuple[str, np.ndarray | None]:
 
 
 def _confidence_half_widths(standard_errors: np.ndarray, spread: ComponentSpread) -> np.ndarray:
-    """Return half the widths of 95 % intervals.
+    """Return half the widths of 95 % confidence intervals.
 
-    standard_errors: standard error of each value.
-    spread: uncertainty of the components, which has the number of folds.
+    standard_errors: standard error of each value, estimated from `spread.folds` folds of the rows.
     """
     # Student's t distribution with folds − 1 degrees of freedom. 2.5 % are above the interval.
     return np.asarray(stdtrit(spread.folds - 1, 0.975) * standard_errors)

@@ -99,10 +99,10 @@ class Subspace(NamedTuple):
 
 
 def start_subspace(columns: np.ndarray) -> Subspace:
-    """Return an empty basis, to which the first step adds columns.
+    """Return a Subspace without basis vectors, before the first step of the solver.
 
-    Its `directions`, which the first step adds to the basis, are orthonormal vectors that span
-    `columns`. Vectors that are only rounding error are dropped.
+    Each step adds the Subspace's `directions` to the basis. The first ones are orthonormal vectors
+    that span `columns`, without vectors that are only rounding error.
 
     columns: (features, k), k columns that the basis will span.
     """

@@ -256,6 +256,7 @@ def split_batches_into_blocks(
             # Arrow has built the batches of a text file itself, so they are valid.
             if raise_with_line is None:
                 batch.validate(full=True)
+            # `raw` is True if the features keep their types. The first batch decides if it is None.
             roles = roles._replace(raw=must_read_as_table(batch, features, roles))
             for start in range(0, batch.num_rows, rows_per_block):
                 part = batch.slice(start, rows_per_block)

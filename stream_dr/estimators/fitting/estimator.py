@@ -742,4 +742,7 @@ class MappedMethod(Estimator, Generic[InnerState]):
 
     @abstractmethod
     def inner_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the size of a state of mapped rows in bytes."""
+        """Return the number of bytes of a state that learns mapped rows.
+
+        n_features: number of columns of the mapped rows.
+        """

@@ -181,7 +181,8 @@ def mapped_columns_of_state(state: State) -> tuple[np.ndarray, ...] | None:
     mapping = feature_map(state.feature_map)
     if not isinstance(mapping, Table):
         return None
-    # Leave out new columns, which no learned row has.
+    # The table may have got new columns after the last row was learned. The state does not have
+    # them: its columns are the first `width` ones.
     width = state.inner.n_features
     return tuple(c[c < width] for c in mapped_columns_by_kind(state.table, mapping))
 

@@ -136,7 +136,7 @@ class FittedState:
             of the new and the last projection are compared with this function.
         version: `version` when the projection's state was frozen.
         """
-        # `shown` is the last projection that was returned to the user.
+        # `shown` is the last projection that was oriented and returned. A recurrence has none.
         if projection is not self.shown and projection.solution != "recurrence":
             projection = self.shown = orient_components(projection, self.shown, multiply_by_scatter)
         # Compute the projected mean (`offset`) once, and not for each row that is transformed.
@@ -197,9 +197,9 @@ class FittedState:
 def new_fitted_state(
     estimator: "StreamLearner", state: State | None = None, feature_names: tuple[str, ...] | None = None
 ) -> FittedState:
-    """Return a FittedState for an estimator with its current parameters.
+    """Return what an estimator has learned, for its current parameters.
 
-    The accumulator is empty, or continues from `state`.
+    state: state from which learning continues. None for an estimator without learned rows.
     """
     # Copy the values, because the caller may later change the dict of a feature map.
     fixed_parameters = {name: deepcopy(getattr(estimator, name)) for name in estimator.fixed}
