@@ -182,9 +182,18 @@ def releases(shared: Service, name: Name) -> schemas.ReleaseList:
 
 
 @router.delete("/models/{name}/releases/{release}", status_code=204, responses=schemas.MODEL_PROBLEMS)
-def delete_release(shared: Service, name: Name, release: schemas.ReleaseName) -> None:
-    """Delete a release. The status is 409 while the model serves it."""
-    shared.directory.releases.delete(shared.directory.model(name), release)
+def delete_release(
+    shared: Service,
+    name: Name,
+    release: schemas.ReleaseName,
+    query: Annotated[schemas.DeleteReleaseQuery, Query()],
+) -> None:
+    """Delete a release. The status is 409 while the model serves it.
+
+    It is also 409 if the basis of the model is turned to the release, unless the query has
+    `basis=reset`.
+    """
+    shared.directory.releases.delete(shared.directory.model(name), release, query.basis is not None)
 
 
 def _release_state(model: stream_dr.Model, entry: stream_dr.ReleaseEntry) -> schemas.ReleaseState:
@@ -300,7 +309,9 @@ def make_put_router() -> APIRouter:
         refine = stream_dr.RefinePolicy(**body.refine.model_dump()) if body.refine else None
 
         with _refusals_as_conflict():
-            model, is_new = shared.running.add_model(name, body.estimator, params, body.start, policy, refine)
+            model, is_new = shared.running.add_model(
+                name, body.estimator, params, body.start, policy, refine, body.basis
+            )
         return _respond_to_put(shared, response, model, is_new)
 
     return routes

@@ -37,6 +37,7 @@ from stream_dr.models.model import Model
 from stream_dr.models.release import Release, ReleaseEntry, entry_of_release, pack_release, read_release, served_release
 from stream_dr.models.snapshot_file import write_file
 from stream_dr.models.versions import Published
+from stream_dr.projection import Projection
 
 FOLDER = "releases"
 """Name of the folder of releases in a directory."""
@@ -115,6 +116,11 @@ class Releases:
         """
         return served_release(model, self._schema()) if name is None else self.read(model, name)
 
+    def newest_projection(self, model: Model) -> Projection | None:
+        """Return the projection of the release created last, or None. Raises the errors of `read`."""
+        entries = self.entries(model)
+        return self.read(model, entries[-1].name).published.projection if entries else None
+
     def create(self, model: Model, name: str, version: int | None = None) -> tuple[ReleaseEntry, bool]:
         """Give a published projection a name, durable on return.
 
@@ -150,10 +156,22 @@ class Releases:
         failpoint("releases.added")
         return entry, True
 
-    def delete(self, model: Model, name: str) -> None:
-        """Delete a model's release. Raises UnknownRelease or ReleaseServed."""
+    def delete(self, model: Model, name: str, reset_basis: bool = False) -> None:
+        """Delete a model's release.
+
+        reset_basis: True to delete also the newest release of a model with a steady basis. The next
+            projection is then turned to the release before.
+
+        Raises UnknownRelease. Raises ReleaseServed if the model serves the release, or if its basis
+        is turned to the release and `reset_basis` is false.
+        """
         with self._lock, self._append_lock:
             entry = self.entry(model, name)
+            if model.spec.basis is not None and entry == self.entries(model)[-1] and not reset_basis:
+                raise ReleaseServed(
+                    f"the steady basis of model {model.name!r} is that of its newest release {name!r}. Make another release "
+                    "first, or give basis=reset: later vectors then do not match those of this release."
+                )
             if model.served_release == name:
                 raise ReleaseServed(
                     f"model {model.name!r} serves the release {name!r}. Publish the model or another release first: "

@@ -32,10 +32,10 @@ from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.feature_maps.table import TableState
 from stream_dr.models.entry import ON_DEMAND, Entry, ModelFailure, PublishPolicy, RefinePolicy
-from stream_dr.models.saved import complete_stored_spec, estimator_from_spec
-from stream_dr.models.versions import Published, VersionNumbers, Versions, linear_map_between_projections
+from stream_dr.models.saved import all_parameter_values, complete_stored_spec, estimator_from_spec
+from stream_dr.models.versions import Published, VersionNumbers, Versions, change
 from stream_dr.projection import Linear, Projection, linear_part_or_none
-from stream_dr.solve.orientation import orient_components
+from stream_dr.solve.orientation import orient_components, turn_to_release
 from stream_dr.statistics.protocol import Accumulator, State
 
 log = logging.getLogger("stream_dr.model")
@@ -695,9 +695,9 @@ class Model:
             last = self.published
             if last is not None and last.release == released.release:
                 return last
-            change = linear_map_between_projections(last.projection, released.projection) if last else None
+            moved = change(last.projection, released.projection) if last else None
             version = self.version_numbers.take_next()
-            published = released._replace(version=version, change=change, timestamp=time.time())
+            published = released._replace(version=version, change=moved, timestamp=time.time())
             with self._learning:
                 self.versions.add(published)
                 self.published = published
@@ -783,7 +783,8 @@ class Model:
     def _orient_and_publish(self, projection: Projection, frozen: FrozenState, residual: float | None) -> Published:
         """Orient a projection, give it a version, and publish it.
 
-        The components get the order and signs of the last published components.
+        The components get the order and signs of the last published components, or are turned to
+        those of the newest release.
 
         frozen: state from which the projection was computed.
         residual: relative residual of a refined solution. None if the projection is not refined.
@@ -791,23 +792,31 @@ class Model:
         last = self.published
 
         # Take the last published components' signs and order, because a solution fixes neither.
+        # A steady basis depends on the state and the newest release alone.
+        is_steady = self.spec.basis is not None
+        previous = last.projection if last and not is_steady else None
         multiply_by_scatter = partial(self.estimator.scatter_product, frozen.state)
-        projection = orient_components(projection, last.projection if last else None, multiply_by_scatter)
-        if isinstance(projection, Linear):
-            # Compute mean · loadings now. A sparse row is then projected in O(its entries).
-            projection = projection.with_offset()
+        projection = orient_components(projection, previous, multiply_by_scatter)
 
         # The spread of the components comes from solutions that each leave out one fold of rows.
         # If such a solution fails, the projection is published without the spread.
         with suppress(errors.StreamDRError):
             projection = self.estimator.add_fold_uncertainty(projection, frozen.state)
 
+        if is_steady:
+            n_components = all_parameter_values(self.spec)["n_components"]
+            release = self.versions.newest_release()
+            projection = turn_to_release(projection, release, multiply_by_scatter, n_components)
+        if isinstance(projection, Linear):
+            # Compute mean · loadings now. A sparse row is then projected in O(its entries).
+            projection = projection.with_offset()
+
         published = Published(
             self.version_numbers.take_next(),
             frozen.position,
             projection,
             frozen.rows,
-            linear_map_between_projections(last.projection, projection) if last else None,
+            change(last.projection, projection) if last else None,
             refined_at=None if residual is None else frozen.position,
             residual=residual,
             unlearn_horizon=frozen.unlearn_horizon,
@@ -920,6 +929,7 @@ class Model:
             "name": self.name,
             "estimator": self.spec.estimator,
             "params": self.spec.params | accumulator.first_batch_parameters,
+            "basis": self.spec.basis,
             "state": self.shown_status,
             "reason": WARMING_REASON if self.status == "warming" else None,
             "position": self.position,

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from threadpoolctl import threadpool_limits
 
@@ -230,6 +230,7 @@ class Running:
         start: Start = "start",
         policy: PublishPolicy | None = None,
         refine: RefinePolicy | None = None,
+        basis: Literal["steady"] | None = None,
     ) -> ModelAndIsNew:
         """Add a model, as Directory.add_model does.
 
@@ -243,7 +244,7 @@ class Running:
             known = self.directory.models.get(name)
             if known is not None:
                 check_can_refine(self.directory, known)
-        return self._make_live_if_new(*self.directory.add_model(name, key, params, start, policy, refine))
+        return self._make_live_if_new(*self.directory.add_model(name, key, params, start, policy, refine, basis))
 
     def add_saved(self, name: str, estimator: Any, policy: PublishPolicy | None = None) -> ModelAndIsNew:
         """Add a saved estimator as a model, as Directory.add_saved does.
