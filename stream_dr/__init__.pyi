@@ -3,6 +3,7 @@
 from . import errors as errors
 from . import plotting as plotting
 from .adapters.river import to_river as to_river
+from .adapters.scikit_learn import to_sklearn as to_sklearn
 from .adapters.tables import describe_table as describe_table
 from .batch.block import Block as Block
 from .client.client import Client as Client

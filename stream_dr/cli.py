@@ -34,6 +34,7 @@ COMMANDS = {
     "backup": "directories",
     "restore": "directories",
     "convert": "writing",
+    "export": "writing",
     "fetch": "writing",
     "generate": "writing",
     "evaluate": "evaluate",

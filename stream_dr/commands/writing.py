@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from stream_dr.adapters.scikit_learn import EXPORT_FORMATS
 from stream_dr.batch.rows import Source
 from stream_dr.commands.output import ProgressBar, print_result, say
 from stream_dr.commands.reading import ReadOptions, add_file_options
@@ -129,6 +130,9 @@ def generate(
 ModelName = Annotated[
     str | None, typer.Option(metavar="NAME", help="Name of the model. Not needed if there is only one.")
 ]
+ReleaseName = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Release of the model. Default: what it has published last.")
+]
 Out = Annotated[
     Path,
     typer.Option(
@@ -149,9 +153,7 @@ def transform(
     out: Out,
     read_as: ReadOptions,
     model: ModelName = None,
-    release: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Release of the model. Default: what it has published last.")
-    ] = None,
+    release: ReleaseName = None,
 ) -> None:
     """Project rows and write them to a file.
 
@@ -194,3 +196,29 @@ def transform(
     if unseen:
         say(f"note: {unseen} of {rows} rows have a category, word or column that was never seen, which is left out.")
     print_result(f"{rows} rows written to {out}")
+
+
+def export(
+    directory: Annotated[Path, typer.Argument(metavar="D", help="Directory with the model.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File to write.")],
+    model: ModelName = None,
+    release: ReleaseName = None,
+    file_format: Annotated[
+        str, typer.Option("--format", metavar="|".join(EXPORT_FORMATS), help="onnx needs the extra stream-dr[onnx].")
+    ] = "sklearn",
+) -> None:
+    """Write a model as a file that needs no stream_dr.
+
+    The file sklearn is a pickle of scikit-learn's own estimator, as to_sklearn returns it. ONNX has
+    the same estimator, for rows of float64. The file npz has mean, components and eigenvalues: a
+    projected row is (x - mean) @ components.T. A service may use the directory at the same time.
+
+        stream-dr export D --model lda --format onnx -o lda.onnx
+    """
+    from stream_dr.adapters.scikit_learn import write_export
+    from stream_dr.directory.directory import Directory
+
+    with Directory(directory, writable=False) as opened:
+        served = opened.releases.served(opened.model(model), release)
+        write_export(served, file_format, out)
+    print_result(f"version {served.published.version} of {served.model} written to {out}")

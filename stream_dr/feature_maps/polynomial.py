@@ -144,7 +144,7 @@ class Polynomial(FeatureMap):
             rows = np.hstack([rows, constant])
 
         # Start from the weights (products,), and multiply by one feature of each product at a time.
-        factors, weights = _product_factors(rows.shape[1], self.degree)
+        factors, weights = product_factors(rows.shape[1], self.degree)
         out = np.broadcast_to(weights, (len(rows), len(weights))).copy()
         for features in factors.T:
             out *= rows[:, features]
@@ -171,7 +171,7 @@ class Polynomial(FeatureMap):
 
 
 @lru_cache(maxsize=8)
-def _product_factors(n_features: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
+def product_factors(n_features: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the factors and the weight of each product.
 
     Row i of the factors (products, degree) has the indices of the features in product i. The
