@@ -46,6 +46,9 @@ def _print_model(name: str, model: JsonDict) -> None:
     model: description of the model. `stale_rows` is the number of rows that the model has learned
         since its version was solved.
     """
+    # Two lines are, for example:
+    #     lda: lda(gamma=1.0), live, 600 rows, position 0, version 1, 2 components, exact, sha256 …
+    #       failed at position 7 (not_finite): …
     stale = ""
     if model["stale_rows"]:
         stale = f", {model['stale_rows']} stale rows"
@@ -144,7 +147,7 @@ def backup(
     """
     from stream_dr.directory.backup import backup as copy
 
-    with ProgressBar("copying", None, "bytes") as bar:
+    with ProgressBar("copying", unit="bytes") as bar:
         copy(directory, out, bar.show)
     say(f"{out} is a copy of {directory}.")
 
@@ -164,7 +167,8 @@ def restore(
     from stream_dr.directory.backup import backup as copy
     from stream_dr.directory.verify import verify_shards_of_log
 
-    with ProgressBar("copying", None, "bytes") as bar:
+    # To restore is to copy the backup, in the same way as `backup` copies a directory.
+    with ProgressBar("copying", unit="bytes") as bar:
         copy(out, directory, bar.show)
     # Shards in other folders are no part of a backup, so they may be missing. This is no failure.
     for finding in verify_shards_of_log(directory):

@@ -130,7 +130,7 @@ def _map_tables(read_as: ReadOptions, sources: list[Path], specs: ModelSpecs) ->
     """Return options and specs for tables, if the sources are tables.
 
     Each model then gets a feature map, which encodes columns as numbers. The columns are then read
-    unchanged (`raw`). Otherwise `read_as` and `specs` are returned.
+    unchanged (`raw`). If no source is a table, `read_as` and `specs` are returned unchanged.
     """
     files = read_as.open_all_but_shards(sources)
     first = first_table_block(files)
@@ -162,7 +162,8 @@ def _evaluate(
     from stream_dr.running.warm_up import warm_up
 
     models = {name: make(key, params) for name, key, params in specs}
-    # Compile numba functions first, so that the progress bar does not count the compilation.
+    # Compile numba functions first, so that the progress bar does not count the compilation. Those
+    # for JSON rows are not needed. The number of rows is known only for shards.
     warm_up(models.values(), say, json=False)
     with ProgressBar("evaluate", getattr(source, "rows", 0)) as bar:
         stream = ShuffledSource(source, settings.seed) if shuffle else source
@@ -188,7 +189,8 @@ def _print_scores(scores: list["Score"], as_json: bool) -> None:
         print_result(json.dumps(described))
         return
 
-    # Scores have an AUC if rows have several labels. A row then counts if all its labels are right.
+    # All scores have an AUC, or none has. They have one if rows have several labels. A row then
+    # counts as right if all its labels are right.
     head = "accuracy of rows" if "auc" in scores[0].figures else "accuracy"
     print_result(f"{'model':<16} {'classifier':<10} components  {head}  micro F1  macro F1     AUC      rows")
     for score in scores:
@@ -210,7 +212,8 @@ def _score_line(score: "Score", accuracy_width: int) -> str:
     if "auc" in figures:
         auc = f"{figures['auc']:.4f}"
 
-    # `weak` says in words if the accuracy is not better than that of the most frequent label.
+    # `most_frequent` is the accuracy of always predicting the most frequent label. `weak` says in
+    # words if the accuracy is not better, and is "" otherwise.
     weak = ""
     if rows and "most_frequent" in figures:
         weak = weakness(figures["accuracy"], rows, figures["most_frequent"])
@@ -309,7 +312,7 @@ def suggest(
 
     source = read_as.open_as_one_source(sources)
     target = "class" if as_classes else "auto"
-    with ProgressBar("suggest", None) as bar:
+    with ProgressBar("suggest") as bar:
         # The column of ids may be known only now, so open the files again.
         feature_map = read_as.suggest_map_spec(read_as.open_all_but_shards(sources))
 

@@ -331,7 +331,7 @@ def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | Non
 
     # With the lock, no other process writes into the directory at the same time.
     folders = {}
-    with DirectoryLock(dir), ProgressBar("read", None) as bar:
+    with DirectoryLock(dir), ProgressBar("read") as bar:
         for path, source in files.items():
             folders[path] = write_owned_shards(dir, source, name, bar.show)
     return folders
@@ -540,8 +540,8 @@ def _print_repeated_shards(dataset: Dataset) -> None:
 def _print_replay_report(directory: "Directory", report: "ReplayReport") -> None:
     """Print what a replay learned, and the state of each model.
 
-    report: numbers of the replay. `caught_up` is the number of rows that models learned from the
-        log, where they were when the replay started.
+    report: numbers of the replay. `caught_up` is the number of rows that were in the log before
+        the replay, and that models learned at its start.
     """
     for text in report.skipped:
         say(f"skipped: {text}")
@@ -574,6 +574,8 @@ def _print_test_scores(directory: "Directory") -> None:
             continue
 
         # Only models of numeric targets have no accuracy. The baselines predict without a model.
+        # A finished text is, for example: note: lda on 300 rows that it had not learned: accuracy
+        # 0.957 ± 0.012 (nearest class mean); the label of the row before 0.323, the most frequent …
         if scores.get("accuracy") is None:
             score = f"R² {scores['r2']:.3f} (least squares on the components)"
             baselines = f"the row before {scores['baseline']:.3f}"
@@ -745,7 +747,7 @@ def refine_and_print(
     warm_up([model.estimator], say, json=False)
     # `last` collects the newest value of each field of the progress.
     last: JsonDict = {}
-    with ProgressBar("refine", None) as bar:
+    with ProgressBar("refine") as bar:
 
         def show_pass(progress: JsonDict) -> None:
             last.update(progress)

@@ -159,6 +159,7 @@ def _print_score_table(title: str, lines: list[Any], caption: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    # `bytes` is the size of one projected row, and `seconds` is the time of one query.
     table = Table(title=title, caption=caption)
     table.add_column("model")
     for column in ("components", "rows seen", "accuracy", "bytes a row", "µs a query", "rows/s"):

@@ -357,6 +357,8 @@ class _ClusterRun:
 
         The report says that a batch is started or that a task has ended.
         """
+        # `event` is a pair of the time and the report. `fields` is None if the task has ended. If
+        # not, they are the fields of the Reference of the batch that is started.
         worker, task, counts_as_progress, fields = event[1]
         if fields is None:
             self._last_batch.pop((worker, task), None)
@@ -384,8 +386,8 @@ def _learn_reporting(
     worker = get_worker()
     key = worker.get_current_task()
 
-    # `learn_task` calls this function after each batch, with the reference by which the log names
-    # the batch: its shard, its number and its rows. It is called with None at the end of the task.
+    # `learn_task` calls this function before each batch, with the reference by which the log names
+    # the batch (its shard, its number and its rows). Below, it is called with None at the end.
     def report_batch_or_end(reference: Reference | None) -> None:
         # Dask sends the report as plain values.
         fields = None
@@ -433,6 +435,7 @@ def refine_on_cluster(
         if estimator.merges_as:
             message += f" {estimator.merges_as} answers the same question and is."
         raise CannotMerge(message)
+    # Without decay (1), all rows have the same weight, whatever their order.
     if estimator.decay != 1.0:
         raise CannotRefine(f"{name} with decay is refined in one process, not on a cluster.")
 

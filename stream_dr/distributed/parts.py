@@ -293,6 +293,7 @@ def representative_row(block: Block) -> Block:
     The Block has the batch's number of features and its list of labels. The row is the first row
     with a target. If no row has a target, the row is the batch's first row.
     """
+    # `y.present` (rows,) is True for rows with a target. It is None if all rows have one.
     y = block.y
     row = 0
     if y is not None and y.present is not None and y.present.any():
@@ -346,6 +347,7 @@ class _PlanRun:
         """
         # `refusals` has the results of the tasks that cannot be learned, by their index.
         plan = self.plan
+        # Only the refusal of the earliest task is reported, so later tasks need not run.
         if task_index > min(self.refusals, default=task_index):
             return None
 
@@ -443,6 +445,7 @@ def _run_plan_in_threads(n_threads: int, plan: TaskPlan, before_batch: BatchCall
     task_indices = range(len(plan.tasks)) if plan.specs else ()
     with ThreadPoolExecutor(n_threads, thread_name_prefix="stream_dr-part") as pool:
         try:
+            # Recurrences start first. Each one learns all batches, so it takes longer than a task.
             recurrences = [pool.submit(plan_run.learn_unmergeable_model, n) for n in range(len(plan.recurrences))]
             tasks = [pool.submit(plan_run.learn_and_merge, i) for i in task_indices]
 

@@ -170,6 +170,7 @@ def feature_map(spec: Any) -> Any:
     """
     if spec is None:
         return None
+    # A text that is not JSON counts as None, which is no dict, so the error below is raised.
     values = spec
     if isinstance(spec, str):
         try:
@@ -193,6 +194,7 @@ def feature_map(spec: Any) -> Any:
     kind = MAPS[name]
     parameters = {k: v for k, v in values.items() if k != "map"}
     known = [field.name for field in fields(kind)]
+    # `error` is None if all parameters are known.
     error = error_for_unknown_parameter(f"feature_map {name!r}", parameters, known)
     if error:
         raise error

@@ -332,6 +332,7 @@ def _describe_encoding(column: TableColumn, table_map: Table) -> str:
 
     # `hashed` and `missing` of a column are indices of mapped columns, or −1 if there are none.
     # `places` are the indices of the mapped columns of its values.
+    # A finished text is, for example, "3 one-hot + 8 hashed + missing".
     parts = []
     missing = "missing"
     if column.kind == "category":
@@ -380,6 +381,7 @@ def _argument_texts_changing_encoding(column: TableColumn) -> tuple[str, ...]:
         if column.hashed >= 0:
             option = "one_hot"
         return (f"{option}={named}", f"as_={text}", drop)
+    # Missing numbers are filled with the mean, unless `impute` is a number.
     if kind == "number" and column.missing >= 0:
         return (f"as_={category}", "impute=0", drop)
     return (f"as_={category}", drop)

@@ -134,7 +134,8 @@ class RandomFourier(FeatureMap):
         X: (rows, features), the first rows of the stream.
         """
         # If γ makes the kernel of two rows at the median distance small, propose another γ.
-        # The proposed γ solves exp(−γ · distance) = ½.
+        # `distance` is |x − x'|₁ for the Laplace kernel, and |x − x'|² for the others, as in the
+        # kernel's exponent. The proposed γ solves exp(−γ · distance) = ½.
         gamma = float(self.gamma or 0.0)
         distance = _median_distance(X, self.kernel)
         if self.kernel == "matern":
@@ -278,6 +279,7 @@ def _median_distance(X: Rows, kernel: str) -> float:
     """
     from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
 
+    # The seed is fixed, so that the same rows give the same warning.
     order = np.random.default_rng(0).permutation(X.shape[0])
     chosen = np.sort(order[:MEDIAN_ROWS])
     if len(chosen) < 2:

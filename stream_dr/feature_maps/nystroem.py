@@ -125,7 +125,8 @@ class Landmarks(NamedTuple):
         # `factor` (m, m) is the Cholesky factor of the kernel matrix of the m landmarks.
         check_field_equals(self, "n_features", n_features)
         check_within(self, 0, ROW_COUNT_LIMIT, "seen", "picked")
-        # With more landmarks than allowed, m is smaller than `factor`, and the next check fails.
+        # `factor` must have m rows and m columns. If it has more rows than `max_landmarks`, m is
+        # `max_landmarks`, so the check of the shape raises the error.
         m = min(len(self.factor), max_landmarks)
         check_dtype_and_shapes(self, np.float64, factor=(m, m))
         check_finite_arrays(self, "factor")
@@ -286,6 +287,8 @@ class Nystroem(FeatureMap):
                 raise width_mismatch(block.features, landmarks.n_features)
             return landmarks._replace(n_features=width)
 
+        # `chosen` are the indices of the drawn rows in the batch. `picked` is the number of rows of
+        # the stream that have been drawn so far.
         chosen, picked = self._draw_landmark_rows(landmarks, block)
 
         # Add the drawn rows in groups, so that the kernel matrix of a group stays small.
@@ -293,6 +296,7 @@ class Nystroem(FeatureMap):
         for start in range(0, len(chosen), _AT_ONCE):
             group = chosen[start : start + _AT_ONCE]
             landmarks = _add_independent_landmarks(self, landmarks, block.X[group])
+        # Dense landmarks get columns of zeros for new features. Sparse ones store no zeros.
         values = landmarks.values
         if landmarks.indices is None:
             values = pad_with_zero_columns(values, width)

@@ -133,7 +133,8 @@ def directory_figure_dict(
     if kind not in KINDS:
         raise InvalidParameter(f"there is no figure {kind!r}{did_you_mean(kind, KINDS)}; there are {', '.join(KINDS)}.")
 
-    # `history` has the records of the directory. It may be empty for other kinds of figures.
+    # `history` has the records of the directory. Only kinds in FROM_RECORDS use it, so the records
+    # are not read for other kinds.
     history = list(records or [])
     if records is None and kind in FROM_RECORDS:
         history = directory.records.read()
@@ -585,7 +586,8 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
 
     records: records of the directory, oldest first.
     """
-    # A sentence on the best models. `tested` has the last scores of each tested model, by its id.
+    # A sentence on the best models, with the score of the first of them. `tested` has the last
+    # scores of each tested model, by its id.
     tested = directory.records.newest_scores()
     best = best_models(records, directory.models)
     if best is not None:

@@ -341,6 +341,7 @@ def regularisation_figure_dict(model: Any, title: str) -> FigureDict:
     line = scatter_trace("error, with its standard error", x, choice.mean, line=style, error_y=error_bars)
     line |= {"text": texts, "hoverinfo": "text+y"}
 
+    # A trace needs arrays, so the index of the chosen value is put in a list.
     chosen = [choice.chosen]
     name = f"chosen: {texts[choice.chosen]}"
     mark = scatter_trace(name, x[chosen], choice.mean[chosen], "markers", hoverinfo="name+y")

@@ -273,7 +273,8 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
         if all(value is None for value in values):
             continue
 
-        # The lines of a model in all panels share one entry in the legend.
+        # The lines of a model in all panels share one entry in the legend. It is the entry of the
+        # panel of rows/s.
         legend = {"legendgroup": name, "showlegend": field == "rate"}
         yield scatter_trace(name, times, values, mode, line={"color": colour}, yaxis=axis) | legend
 
@@ -313,6 +314,8 @@ def _event_marks(
             texts = [f"failed: {plotly_escaped_text(record['code'])}" for record in marked]
         times = list(map(record_time_for_plotly, marked))
         points = scatter_trace(f"{name}: {mark}", times, [0] * len(marked), "markers", marker=marker, yaxis="y")
+        # New versions are frequent and have no entry in the legend. "cliponaxis" False draws marks
+        # whole, although they lie on the edge of the panel.
         points |= {"legendgroup": name, "showlegend": mark != "version"}
         points |= {"text": texts, "hoverinfo": "x+text+name", "cliponaxis": False}
         yield points
@@ -518,6 +521,7 @@ def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.
     """
     if model is not None:
         return go.Figure(drift_figure_dict(load_records(source), model, title))
+    # A directory, its path and its records (dicts) may concern several models, so a name is needed.
     if isinstance(source, str | Path | Directory) or any(isinstance(record, dict) for record in source):
         raise InvalidParameter("model=None; it must be the name of the model whose records are drawn.")
 

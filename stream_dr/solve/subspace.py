@@ -136,6 +136,8 @@ def restart_from_solution(state: Subspace, solution_coefficients: np.ndarray) ->
     solution_coefficients: (m, p). Column j has the coefficients of column j of X in the m vectors
         of the old basis.
     """
+    # The columns of `rotation` (m, p) are orthonormal, and so are those of the old basis V. So
+    # V rotation is an orthonormal basis of the solution's span, and `images` is Cxx V rotation.
     rotation = np.linalg.qr(solution_coefficients)[0]
     basis = state.basis @ rotation
     images = state.images @ rotation

@@ -168,6 +168,7 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
     """
     # `part` is the scatter of the features that vary. It is `scatter` itself if all features vary.
     varying_columns, part, rounding = scatter_of_varying_features(scatter, rounding)
+    # The Cholesky factor is faster. It is not used (None) if rounding errors could spoil it.
     root = _inverse_root_by_cholesky(part, gamma, rounding) or _inverse_root_by_eigenpairs(part, gamma, rounding)
     if part is scatter:
         return root
@@ -281,6 +282,8 @@ def _scaled_cholesky(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | No
     scatter: (features, features), scatter of the centred rows.
     gamma: ridge.
     """
+    # `matrix` is scaled by `scale` on both sides. Its diagonal is set to exactly 1, which also adds
+    # the ridge, because the ridge is on the diagonal only.
     scale = 1.0 / np.sqrt(np.diagonal(scatter) + gamma)
     matrix = scatter * scale[:, None] * scale
     matrix[np.diag_indices_from(matrix)] = 1.0
