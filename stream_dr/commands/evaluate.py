@@ -222,7 +222,7 @@ def _score_line(score: "Score", accuracy_width: int) -> str:
 
 
 def _print_warnings(scores: list["Score"], first: int, shuffled: bool) -> None:
-    """Print what limits the meaning of the scores.
+    """Print warnings about the meaning of the scores.
 
     Rows seem sorted by label if the label changes from one row to the next less than a tenth as
     often as it would in random order.

@@ -518,7 +518,7 @@ def replay_files(
 
 
 def _write_projected(directory: "Directory", name: str, dataset: Dataset, out: Path) -> None:
-    """Write the rows that a model projects to a file."""
+    """Project rows by a model, and write them to a file."""
     from stream_dr.running.query import project
 
     with ProgressBar("transform", dataset.rows) as bar:

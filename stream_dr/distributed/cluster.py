@@ -93,7 +93,7 @@ fields: fields of the batch's Reference. None if the task has ended.
 
 
 def dask_plan_runner(scheduler_address: str) -> PlanRunner:
-    """Return a function to run task plans on Dask.
+    """Return a function that runs task plans on Dask.
 
     The returned function raises ClusterError if the cluster cannot be used.
 

@@ -216,7 +216,8 @@ class _Learner(NamedTuple):
     """Estimator in the place of a model, for `admit_block`."""
 
     estimator: Estimator
-    # Only a stream's first batch needs it, which is checked with the models before tasks start.
+    # `admit_block` reads this state only for a stream's first batch. That batch is checked with the
+    # models themselves, before the tasks start.
     state_if_started_from_saved: None = None
     table: None = None
 
@@ -302,7 +303,7 @@ def representative_row(block: Block) -> Block:
 
 
 def read_batch(reference: Reference) -> Block:
-    """Read the batch of a shard that a reference names, on a worker."""
+    """Return the batch that a reference to a shard names."""
     return _cached_shard(reference.uri, reference.sha256).read(reference.batch)
 
 
@@ -360,9 +361,7 @@ class _PlanRun:
         return self._merge_up_tree(result, Node(0, task_index))
 
     def learn_unmergeable_model(self, recurrence_index: int) -> PartialResult:
-        """Learn all batches with one recurrence.
-
-        A recurrence is a model whose states cannot be merged.
+        """Learn all batches with one model whose states cannot be merged.
 
         recurrence_index: index of the model in the plan's `recurrences`.
         """
@@ -403,7 +402,10 @@ class _PlanRun:
         return result
 
     def _report_batch(self, reference: Reference) -> None:
-        """Call the caller's `on_batch`, or raise OtherTaskFailed if another task has failed."""
+        """Report a batch by `on_batch`.
+
+        Raises OtherTaskFailed if another task has failed.
+        """
         self._check_other_tasks(reference)
         with self._lock:
             self._on_batch(reference)

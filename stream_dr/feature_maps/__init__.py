@@ -143,11 +143,11 @@ def nystroem(
     seed: int = 0,
     nu: float = 1.5,
 ) -> dict[str, Any]:
-    """Return the spec of a map to Nyström coordinates.
+    """Return the spec of a Nyström map.
 
-    The coordinates of a row are computed by comparing the row with landmarks. Landmarks are rows
-    with which other rows are compared. See nystroem.Nystroem for the parameters that are not
-    listed here. Raises InvalidParameter.
+    The map computes the coordinates of a row by comparing the row with landmarks, which are some of
+    the rows. See nystroem.Nystroem for the parameters that are not listed here. Raises
+    InvalidParameter.
 
     landmarks: number of landmarks, or the landmark rows (landmarks, features) as an array, sparse
         matrix or table.

@@ -166,7 +166,7 @@ def suitable_map_spec(rows: pa.RecordBatch, table_spec: dict[str, Any]) -> dict[
 
     Raises InvalidParameter.
     """
-    # Columns of the kinds LEFT_OUT, for example ids, are not encoded.
+    # `taken_for` is the inferred kind. Columns of the kinds LEFT_OUT, such as ids, are not encoded.
     report = describe(rows, table_spec)
     used = [column for column in report.columns if column.taken_for not in LEFT_OUT]
     if len(used) == 1 and used[0].taken_for == "text" and not report.problems:
@@ -219,8 +219,8 @@ def describe(rows: pa.RecordBatch | Iterable[pa.RecordBatch], spec: dict[str, An
 
 
 def _unknown_column_problems(table_map: Table, names: list[str]) -> list[str]:
-    """Return problems of parameters that name unknown columns."""
-    # A column that several parameters name is reported once.
+    """Return a message for each unknown column that a parameter names."""
+    # `asked` has the last parameter that names a column, so each column is reported once.
     asked = {}
     for option in ("one_hot", "hash", "drop", "keep", "as_"):
         for name in getattr(table_map, option) or ():

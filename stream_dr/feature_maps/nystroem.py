@@ -154,7 +154,7 @@ class Landmarks(NamedTuple):
 
 @dataclass(frozen=True)
 class Nystroem(FeatureMap):
-    """Map rows to coordinates on landmark rows.
+    """Map of rows to coordinates on landmark rows.
 
     The inner product of two mapped rows approximates the kernel of the two original rows.
 
@@ -264,6 +264,7 @@ class Nystroem(FeatureMap):
         The result has the landmarks that the spec lists. It is empty if landmarks are drawn from
         the stream.
         """
+        # No row of the stream was seen or picked, and the rows have no features yet.
         nothing = Landmarks(0, 0, 0, np.zeros((0, 0)), np.zeros((0, 0)))
         if self.draws_landmarks:
             return nothing
@@ -387,6 +388,8 @@ class Nystroem(FeatureMap):
 
         # While some of the first rows remain, a row is drawn with the probability
         # (number of rows still to draw) / (number of remaining rows). Later rows are always drawn.
+        # `draws` (rows,) are random numbers in (0, 1), which depend on the number of the row in the
+        # stream. _LANDMARK_DRAW identifies this use of random numbers.
         draws = draw_uniforms(self.seed, _LANDMARK_DRAW, landmarks.seen, block.rows)[:, 0]
         chosen = []
         for i in range(block.rows):
@@ -425,7 +428,8 @@ def parse_landmark_rows(landmarks: Any) -> Rows:
 
     landmarks: landmarks as an array, sparse matrix, table or lists.
     """
-    # A sparse row is a dict of its column indices and values. as_rows takes the other forms.
+    # A sparse row is a dict of its column indices and values. as_rows takes the other forms, and
+    # returns the names of columns, too, which are not needed.
     try:
         if any(isinstance(row, Mapping) for row in landmarks):
             lengths = [len(row["indices"]) for row in landmarks]

@@ -244,7 +244,7 @@ class Text(Words, TableMap):
     column: str | None = None
 
     def max_mapped_columns(self, n_input_columns: int) -> int:
-        """Return the number of output columns.
+        """Return the largest number of columns of mapped rows.
 
         Words are hashed to `n_features` columns. One more column marks missing texts.
 
@@ -483,10 +483,10 @@ def map_table_rows(table_map: TableMap, state: TableState, rows: pa.RecordBatch)
 
 
 def count_unseen_by_row(table_map: TableMap, state: TableState, rows: pa.RecordBatch) -> np.ndarray:
-    """Return the number of values in each row that were never learned.
+    """Count the values of each row that were never learned.
 
-    These are categories and words that no learned row has, and values of columns that the first
-    batch did not have.
+    The result is (rows,). Categories and words count if no learned row has them. All values of a
+    column count if the first batch did not have the column.
     """
     known = {c.name: c for c in state.columns}
     counts = np.zeros(rows.num_rows, dtype=np.int64)

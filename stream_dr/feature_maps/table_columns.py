@@ -544,6 +544,8 @@ def mapped_names_by_index(column: TableColumn, table_map: TableMap) -> dict[int,
     Numeric columns are the columns of mapped rows. The result is a dict from the index of each
     numeric column that encodes this column to its name.
     """
+    # `places` are the indices of the numeric columns that encode values. `hashed` and `missing` are
+    # the index of the first column of hashed categories and of the column of marks, or −1.
     name = column.name
     places = column.places.tolist()
     if column.kind == "category":
@@ -551,6 +553,7 @@ def mapped_names_by_index(column: TableColumn, table_map: TableMap) -> dict[int,
     elif column.kind == "text":
         names = {p: f"{name} #{i}" for i, p in enumerate(places)}
     else:
+        # A date or time has the number itself, and sine and cosine of each cycle, such as "year".
         parts = [name]
         for cycle, _ in _CYCLES.get(column.kind, ()):
             parts += [f"{name} {cycle} sin", f"{name} {cycle} cos"]

@@ -245,6 +245,7 @@ def diagonal_only_reason(table_map: TableMap, columns: Sequence[TableColumn]) ->
 
     columns: the columns of the table.
     """
+    # MAX_EXACT_WIDTH is the largest width of rows for which the whole matrix is stored.
     most = _max_mapped_columns_learned(table_map, columns)
     total = sum(most.values())
     if total <= MAX_EXACT_WIDTH:
@@ -315,6 +316,7 @@ def _max_kind_width(name: str, kind: str, table_map: TableMap) -> int:
     # texts share the same ones, which are not counted here.
     words = table_map.words.n_features
     # A column of strings may turn out to be categories or texts, so take the larger number.
+    # SIZES has the numbers of numeric columns of a number, a date and a time.
     sizes = SIZES | {"text": words, "category": categories, "": categories, "string": max(categories, words)}
     if kind in sizes:
         return sizes[kind] + 1

@@ -182,8 +182,8 @@ def _projection_figure(
         max_rows = max(1, options.rows)
         return projected_rows_figure(projected, newest.targets, options.dimensions, max_rows, seed=0, title=title)
 
-    # Figures of eigenvalues or loadings. If the projection is linear, the newest rows show how much
-    # variance its components and features have. `unmapped` is the projection without feature map.
+    # Figures of eigenvalues or loadings. `unmapped` is the projection without feature map. If it is
+    # linear and has components, the variance of the newest rows (if any) is drawn, too.
     unmapped = unmapped_projection(projection)
     shows_variance = unmapped.kind == "linear" and projection.n_components and newest.blocks
     if kind == "spectrum":
@@ -199,10 +199,11 @@ def _projection_figure(
 
 
 def _existing_component(projection: Projection, component: int) -> int:
-    """Return a number of a component, or the last one's if it is too large.
+    """Return `component`, or the last component if there are fewer.
 
     The newest version of a model may have fewer components than the version that the caller saw.
     """
+    # Components are counted from 0. Without loadings (features, components), any number will do.
     loadings = getattr(unmapped_projection(projection), "loadings", None)
     if loadings is None:
         return 0
@@ -541,7 +542,8 @@ def _report_html_parts(directory: Directory, max_rows: int, on_progress: Callabl
     newest = newest_rows(directory, max_rows)
     records = directory.records.read()
 
-    # Yield the head of the page, the summary, and the figures of all models.
+    # Yield the head of the page, the summary, and the figures of all models. _STYLE is CSS, and
+    # _DARK is a script that gives the figures the colours of the page.
     name = escape(directory.path.name)
     yield "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'>"
     yield f"<title>stream_dr: {name}</title><style>{_STYLE}</style>"
@@ -750,6 +752,7 @@ def _figure_section(kind: str, figure: go.Figure) -> Iterator[str]:
 
     kind: kind of the figure, a key of HOW.
     """
+    # An empty figure has its reason as an annotation.
     if not figure.data:
         yield f"<p class=how>{escape(kind)}: {figure.layout.annotations[0].text}</p>"
         return

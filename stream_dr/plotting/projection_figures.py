@@ -134,6 +134,7 @@ def _feature_bars(
     # the largest value comes last.
     descending = np.argsort(-np.abs(values), kind="stable")
     largest = descending[:max_features][::-1]
+    # Positive and negative values have different colours.
     shown = values[largest]
     colours = np.where(shown >= 0, COLOURS[0], COLOURS[2])
     labels = _distinct_feature_labels(features[largest].tolist(), names)
@@ -440,6 +441,8 @@ def projection(
     >>> len(stream_dr.plotting.projection(pca, X, y).data) > 0
     True
     """
+    # A projection has the method `apply`, and an estimator has `transform`. KINDS are all kinds of
+    # targets.
     z = model.apply(X) if hasattr(model, "apply") else model.transform(X)
     z = np.asarray(z, dtype=np.float64)
     targets = parse_targets(y, len(z), KINDS) if y is not None else None
@@ -489,6 +492,7 @@ def projected_rows_figure(
     else:
         traces = _class_traces(projected_rows, targets, axes, means)
     titles = {f"{axis}axis": titled_axis(f"component {i + 1}") for i, axis in enumerate(axes)}
+    # plotly has the axes of a figure in 3-D in its option `scene`.
     if len(axes) == 3:
         return figure_dict(traces, title, scene=titles)
     return figure_dict(traces, title, **titles)

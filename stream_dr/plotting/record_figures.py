@@ -128,7 +128,10 @@ def progress_figure_dict(records: list[JsonDict], max_records: int, title: str) 
 
 
 def _baseline_line(progress_records: list[JsonDict]) -> Iterator[Trace]:
-    """Yield the line of always predicting the last label, if it was tested."""
+    """Yield the line of the baseline, if it was tested.
+
+    The baseline always predicts the label of the row before.
+    """
     # All models of a record have one baseline, so the first value in the record is drawn.
     values = []
     for record in progress_records:
@@ -138,6 +141,7 @@ def _baseline_line(progress_records: list[JsonDict]) -> Iterator[Trace]:
     if all(value is None for value in values):
         return
 
+    # A line through one point is not visible. The axis y3 is that of accuracy.
     times = list(map(record_time_for_plotly, progress_records))
     mode = "lines" if len(times) > 1 else "markers"
     yield scatter_trace("always the last label", times, values, mode, line=BASELINE, yaxis="y3")
@@ -262,7 +266,8 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
     name = plotly_escaped_text(model_name)
     mode = "lines+markers" if len(own_records) <= FEW else "lines"
 
-    # `field` is the key of the panel's value. "score" stands for accuracy or R².
+    # `field` is the key of the panel's value, and `axis` plotly's name of the panel's y-axis. The
+    # key "score" stands for accuracy or R².
     for field, _, axis in PANELS:
         values = []
         for scores in own_scores:
@@ -301,7 +306,8 @@ def _event_marks(
     failed = [r for r in select_records(records, "failed", model_name) if r["time"] >= start]
     records_of_mark = {"version": _thin_records(versions, max_marks), "refined": refined, "failed": failed}
 
-    # Make a trace of the marks of each type.
+    # Make a trace of the marks of each type. They are at the value 0 of the axis y, which is the
+    # bottom of the lowest panel.
     name = plotly_escaped_text(model_name)
     for mark, marked in records_of_mark.items():
         if not marked:
@@ -441,6 +447,7 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
     >>> stream_dr.plotting.convergence(lda.refine_report_).layout.title.text
     'Convergence of refine'
     """
+    # `runs` has the passes by the name of the model. The report of an estimator has no name.
     if isinstance(source, RefineReport):
         runs = {"": [p._asdict() for p in source.passes]}
     else:

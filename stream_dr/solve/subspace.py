@@ -253,6 +253,7 @@ class ScatterProduct:
 
         # The product is the sum of one partial product per thread. Blocks are added in turn.
         # Wait for the last block of this partial product, because it takes one block at a time.
+        # `_running_additions` has the future of each partial product's last addition.
         turn = self._blocks % len(self._parts)
         self._blocks += 1
         self._wait_for_part(turn)
@@ -264,6 +265,7 @@ class ScatterProduct:
         The result is (features, r) for r columns.
         The product is over all blocks that were added so far.
         """
+        # The scale multiplied the columns at the start. Here it multiplies the rows of the product.
         for turn in range(len(self._parts)):
             self._wait_for_part(turn)
         out = self._parts[0].result()

@@ -137,7 +137,7 @@ class InverseRoot(NamedTuple):
 
 
 def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot:
-    """Return functions that multiply by M and by Mᵀ.
+    """Return an inverse root M of a diagonal scatter plus a ridge.
 
     M is the diagonal matrix (diagonal + gamma)^(−1/2), with zeros for features that do not vary.
 
@@ -158,7 +158,7 @@ def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Roun
 
 
 def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot:
-    """Return functions that multiply by M and by Mᵀ.
+    """Return an inverse root M of a scatter plus a ridge.
 
     M Mᵀ is the inverse of `scatter` plus the ridge `gamma`, on the range of `scatter`.
 
