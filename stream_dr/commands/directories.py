@@ -30,6 +30,8 @@ def inspect(
         print_result(json.dumps(description, indent=2))
         return
 
+    # Before the first batch, the kind of targets and the layout (such as "sparse") are None. Two
+    # lines are, for example: "position 0, 600 rows, named rows of 3 features", "class targets, …".
     schema = description["schema"]
     kind = schema["target_kind"] or "no"
     layout = schema["layout"] or "no"

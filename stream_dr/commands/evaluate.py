@@ -333,6 +333,8 @@ def _propose_learn(comparison: "Comparison", id_column: str | None, arguments: l
     id_column: column that this command has taken for ids without the option --id, or None.
     arguments: arguments of this process.
     """
+    # `lines` are the results, highest score first. The note says, for example, that the method is
+    # not better than the most frequent label.
     best = comparison.best
     if best is None:
         top = comparison.lines[0]

@@ -641,6 +641,8 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
     """
     from stream_dr.running.refine import held_out_scores
 
+    # A message is, for example: lda: a random tenth of the rows, held out, is predicted with a
+    # score of 0.910 from the diagonal, of 0.950 refined. The model is refined.
     before, after = held_out_scores(directory, model, **_REFINE_OPTIONS)
     helps = after > before
     scores = f"{before:.3f} from the diagonal, of {after:.3f} refined"

@@ -43,6 +43,7 @@ def serve(
 
     specs = [parse_model_spec(text) for text in model or []]
 
+    # `serve_command` calls this function with the opened directory, before the service starts.
     def add_specified_models(directory: "Directory") -> None:
         for spec in specs:
             add_model(directory, *spec)

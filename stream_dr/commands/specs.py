@@ -254,6 +254,8 @@ def complete_specs(
         # Only LDA without a regularisation of its own (gamma or shrinkage) gets a ridge.
         ridge: JsonDict = {}
         if key == "lda" and not {"gamma", "shrinkage"} & params.keys():
+            # Kinds of rows are "words", "words beside columns", "many numbers" and "numbers".
+            # RIDGES has the parameters of the ridge by kind. Only rows with words get one here.
             kind = ridge_row_kind(first_block, feature_map)
             if "words" in kind:
                 ridge = RIDGES[kind]

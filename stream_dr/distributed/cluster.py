@@ -120,6 +120,7 @@ def connect_to_scheduler(scheduler_address: str) -> Iterator[Client]:
 
     Raises ClusterError if no scheduler answers, or if the scheduler is lost in the with-block.
     """
+    # The client is the default of Dask's calls in the with-block only (`as_current` below).
     try:
         client = Client(scheduler_address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as e:

@@ -100,7 +100,7 @@ class TableReport(NamedTuple):
         share one line.
         """
         # `options` are arguments that would encode a column in another way.
-        # If no column has any, their title is left out.
+        # If no column has any, their title is left out. `made` is the encoding in words.
         could_be = ""
         if any(c.options for c in self.columns):
             could_be = "could be"
@@ -129,7 +129,8 @@ def _group_vector_columns(columns: tuple[ColumnReport, ...]) -> list[list[Column
     The columns v0, v1 … of a vector form a group if they have one kind and one encoding, and if
     there are at least MANY of them. Every other column forms a group alone.
     """
-    # A run is a list of consecutive columns v0, v1 … of one kind and encoding.
+    # A run is a list of consecutive columns v0, v1 … of one kind and encoding. Runs of fewer than
+    # MANY columns are split into single columns afterwards.
     runs: list[list[ColumnReport]] = []
     for column in columns:
         if runs and _continues_run(runs[-1], column):

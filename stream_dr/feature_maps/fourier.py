@@ -200,7 +200,7 @@ class RandomFourier(FeatureMap):
         # Let ω be the D/2 columns of `omega` (features, D/2). The features of a row x are
         # √(2/D) cos ωᵀx and √(2/D) sin ωᵀx.
         # Orthogonal frequencies depend on the number of features, so all of the stream are drawn.
-        # `omega` may have rows for later features than X has, which are cut off.
+        # `_drawn_features` may round up, so `omega` is cut to the features that X has.
         n_features = X.shape[1]
         if self.orthogonal:
             n_features = n_stream_features
@@ -258,7 +258,8 @@ def frequencies(fourier_map: RandomFourier, n_features: int) -> np.ndarray:
         normals = draw_normals(seed, SPECTRUM, 0, n_features, half)
         omega = np.sqrt(2.0 * gamma) * normals
     elif fourier_map.kernel == "matern":
-        # Normals divided by the root of a χ² variable have a multivariate t distribution.
+        # Normals divided by the root of a χ² variable have a multivariate t distribution. The χ²
+        # variable `freedom` (2ν degrees of freedom) is computed from uniform random numbers.
         uniforms = draw_uniforms(seed, FREEDOM, 0, half)[:, 0]
         freedom = 2.0 * gammaincinv(fourier_map.nu, uniforms)
         normals = draw_normals(seed, SPECTRUM, 0, n_features, half)
@@ -332,7 +333,8 @@ def _draw_orthogonal_frequencies(n_features: int, n_frequencies: int, seed: int)
         q, r = np.linalg.qr(normals)
         blocks.append(q * np.sign(np.diag(r)))
 
-    # The squared length of a standard normal vector has a χ² distribution.
+    # The squared length of a standard normal vector has a χ² distribution. The inverse of its
+    # distribution function makes such lengths of uniform random numbers.
     uniforms = draw_uniforms(seed, LENGTHS, 0, n_frequencies)[:, 0]
     lengths = np.sqrt(2.0 * gammaincinv(n_features / 2.0, uniforms))
     return np.hstack(blocks) * lengths  # type: ignore[no-any-return]

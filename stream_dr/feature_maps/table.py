@@ -320,7 +320,8 @@ def update_statistics(table_map: TableMap, state: TableState | None, rows: pa.Re
         names = table_map.column_names(rows)
         state = TableState(columns=tuple(map(TableColumn, names)))
 
-    # Infer the kinds of columns that have had no value before.
+    # Infer the kinds of columns that have had no value before. Their kind so far is "". Columns of
+    # texts may share hashed words, so `n_words` depends on the kinds of all columns.
     kinds = {}
     for column in state.columns:
         kind = column.kind

@@ -182,6 +182,7 @@ def _feature_names(model: Any, feature_names: Sequence[object] | None) -> Sequen
 
     model: fitted estimator or projection.
     """
+    # A projection with a feature map (Mapped) names the columns of mapped rows.
     if feature_names is not None:
         return feature_names
     projection = model
@@ -280,7 +281,7 @@ def _share_line(model: Any, eigenvalues: np.ndarray, cumulative_shares: np.ndarr
         `explained_variance_ratio_` if the model has it. Otherwise they are parts of the sum of the
         eigenvalues, where negative eigenvalues count as 0.
     """
-    # `whole` says in the legend of what the shares are parts.
+    # `whole` says in the legend of what the shares are parts. The axis y2 is that of the shares.
     shares = cumulative_shares
     whole = "all variance"
     if shares is None:

@@ -118,6 +118,7 @@ def progress_figure_dict(records: list[JsonDict], max_records: int, title: str) 
     progress_records = _thin_records(progress_records, max_records)
 
     # A record of progress has the values of each model in the dict "models", by name of the model.
+    # `names` are the models in order of first appearance.
     traces = list(_baseline_line(progress_records))
     names = dict.fromkeys(name for record in progress_records for name in record["models"])
     for i, name in enumerate(names):
@@ -149,7 +150,7 @@ def _baseline_line(progress_records: list[JsonDict]) -> Iterator[Trace]:
 
 def _progress_axes(progress_records: list[JsonDict]) -> JsonDict:
     """Return the axes of the figure `progress`, by plotly's names."""
-    # The panels are one above the other. A domain is the part of the figure's height that a panel
+    # PANELS are listed from top to bottom. A domain is the part of the figure's height that a panel
     # takes, from 0 (bottom) to 1, with a gap of 0.06 between panels.
     height = 1 / len(PANELS)
     axes: JsonDict = {}

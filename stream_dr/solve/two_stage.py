@@ -77,7 +77,8 @@ def two_stage(
     rounding : Rounding or None
         Rounding errors of `scatter`. None if the mean of the rows is about zero.
     """
-    # Let M be a matrix for which M Mᵀ is the inverse of `scatter` plus the ridge.
+    # Let M be a matrix for which M Mᵀ is the inverse of `scatter` plus the ridge. The two functions
+    # `multiply` and `multiply_transposed` return M @ columns and Mᵀ @ columns.
     rounding = rounding or zero_rounding(len(scatter))
     inverse_root = _inverse_root_of_diagonal if scatter.ndim == 1 else _inverse_root
     multiply, multiply_transposed = inverse_root(scatter, gamma, rounding)
