@@ -529,7 +529,8 @@ class _ClusterSums:
             pairs = [submit_checked(client, Sums.merge, a, b) for a, b in neighbours]
             parts = pairs + parts[2 * len(pairs) :]
 
-        # Add up the rows that the log itself holds, while the workers add up the rows in shards.
+        # Add up the rows that the log itself holds (the list `here` of one sum, or none), while the
+        # workers add up the rows in shards.
         here: list[Sums] = []
         if self._logged.positions:
             here.append(_sums_of_source(self._context, self._logged, columns_to_multiply, is_first_pass))

@@ -71,7 +71,8 @@ def _make_spec_function(
         return _checked_spec_of_map(map_class(*args, **kwargs))
 
     # Give the function the name, docstring and signature that help() shows.
-    # `place` is the module and class of the map, where the parameters are described.
+    # `place` is the module and class of the map, where the parameters are described. The docstring
+    # starts, for example: "Return the spec of feature hashing. See hashing.Hashing for the …".
     spec.__name__ = spec.__qualname__ = map_name
     place = f"{map_class.__module__.rpartition('.')[2]}.{getattr(map_class, '__name__', map_name)}"
     usage = f">>> import stream_dr\n>>> {example}"

@@ -259,7 +259,7 @@ def _infer_kind_from_batches(name: str, batches: list[pa.RecordBatch], table_map
     batches: batches of the table. A later batch may lack the column.
     table_map: map with the kinds that the user declares.
     """
-    # The kind is "" while the column has no value.
+    # The kind is "" while the column has no value. `column` is None if a batch lacks the column.
     kind = ""
     reason = ""
     for batch in batches:

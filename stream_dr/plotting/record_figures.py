@@ -471,7 +471,7 @@ def convergence_figure_dict(passes_by_model: dict[str, list[JsonDict]], title: s
     for i, (name, passes) in enumerate(passes_by_model.items()):
         prefix = f"{plotly_escaped_text(name)}: " if name else ""
         numbers = [p["number"] for p in passes]
-        # A logarithmic axis has no place for 0.
+        # A logarithmic axis has no place for 0, so None leaves a gap.
         residuals = [p["residual"] or None for p in passes]
         angles = [p["angle"] or None for p in passes]
         line = {"color": COLOURS[0], "dash": _DASHES[i % len(_DASHES)]}

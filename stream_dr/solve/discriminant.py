@@ -245,7 +245,8 @@ def largest_eigenvalue_projection(
         If true, projected rows have variance 1 along every component. If false, the components
         are orthonormal.
     """
-    # The centred rows are X = U diag(s) Vᵀ. If all rows are equal, X is zero.
+    # The centred rows are X = U diag(s) Vᵀ. If all rows are equal, X is zero, up to numbers whose
+    # squares are too small for a float64.
     mean = np.asarray(rows.mean(axis=0)).ravel()
     U, s, V = _centred_svd(rows, mean)
     if float(s @ s) < np.finfo(float).tiny:

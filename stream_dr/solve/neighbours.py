@@ -221,6 +221,7 @@ def subtract_shift_keeping_sparsity(rows: Rows, shift: np.ndarray) -> Rows:
         return rows
     if not sp.issparse(rows):
         return rows - shift
+    # `ones` (rows, 1) times `shift` (1, features) has the shift in each row, and is sparse.
     ones = sp.csr_matrix(np.ones((rows.shape[0], 1)))
     return sp.csr_matrix(rows - ones @ sp.csr_matrix(shift))
 
@@ -341,7 +342,7 @@ def as_landmarks(rows: Rows) -> SampledLandmarks:
     """
     # `same` is the squared distance up to which a row counts as equal to a landmark. It is not 0,
     # because a feature map may return one row with different last digits. It is a tiny share of
-    # the mean squared distance of the landmarks from their medians.
+    # the mean squared distance of the landmarks from their medians: (1e-10)², as it is a square.
     if not rows.shape[0]:
         medians = np.zeros(rows.shape[1])
         same = 0.0

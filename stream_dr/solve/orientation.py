@@ -178,6 +178,7 @@ def _comparable_arrays(projection: Projection, previous: Projection | None) -> _
     now = linear_part_or_none(projection)
     before = linear_part_or_none(previous)
     if now is not None:
+        # `before` is None if `previous` is None or is not linear.
         if before is None or previous is None:
             return _ComparedColumns(now.loadings, None)
         # Put the features of `previous` in the order of `projection`, and other features last.

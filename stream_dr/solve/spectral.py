@@ -469,6 +469,7 @@ class Rounding(NamedTuple):
         """
         # Compare the cross sums of each feature with the feature's own rounding error.
         # One error for all features could exceed the true sums of a feature with small values.
+        # `shows` is True for a feature whose cross sums are more than rounding error.
         shows = np.linalg.norm(cross_sums, axis=1) > self.relative_cross_noise(diagonal) * target_norm
         if shows.all():
             return cross_sums

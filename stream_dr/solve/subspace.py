@@ -162,7 +162,8 @@ def relative_subspace_residual(state: Subspace, solution_coefficients: np.ndarra
             return 1.0
         return 0.0
 
-    # `image` (features, p) is Cxx X, because `state.images` (features, m) is Cxx V.
+    # `image` (features, p) is Cxx X, because `state.images` (features, m) is Cxx V. If it is zero,
+    # it lies in the span of V, so the residual is 0.
     image = state.images @ np.linalg.qr(solution_coefficients)[0]
     size = float(np.linalg.norm(image))
     if size:

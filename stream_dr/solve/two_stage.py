@@ -104,6 +104,7 @@ def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding
     eigenvalue_floor = 0.0
     if rounding is not None:
         eigenvalue_floor = rounding.eigenvalue_floor(np.diagonal(scatter))
+    # The eigenvalues are in ascending order.
     values = np.linalg.eigvalsh(scatter)
     nonzero = values[values > spectral.eigenvalue_rounding_limit(values, eigenvalue_floor)]
     if len(nonzero):
@@ -242,6 +243,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     gamma: ridge.
     rounding: rounding errors of `scatter`.
     """
+    # Without features, there is no matrix to factorise.
     diagonal = np.diagonal(scatter)
     d = len(scatter)
     if d == 0:
@@ -267,6 +269,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
         if not has_full_rank:
             return None
 
+    # `scale` is the diagonal of D. `solve` multiplies by L⁻¹, and by L⁻ᵀ with trans="T".
     scale = 1.0 / np.sqrt(diagonal + gamma)[:, None]
     solve = partial(solve_triangular, factor, lower=True, check_finite=False)
     return InverseRoot(lambda p: scale * solve(p, trans="T"), lambda b: solve(scale * b))
