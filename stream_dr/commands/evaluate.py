@@ -189,8 +189,8 @@ def _print_scores(scores: list["Score"], as_json: bool) -> None:
         print_result(json.dumps(described))
         return
 
-    # Scores have an AUC if rows have several labels. The accuracy then counts a row as right only if
-    # all its labels are right.
+    # Scores have an AUC if rows have several labels. The accuracy then counts a row only if all its
+    # labels are right.
     head = "accuracy of rows" if "auc" in scores[0].figures else "accuracy"
     print_result(f"{'model':<16} {'classifier':<10} components  {head}  micro F1  macro F1     AUC      rows")
     for score in scores:
