@@ -98,6 +98,14 @@ class VersionQuery(Query):
         return self
 
 
+class DeleteReleaseQuery(Query):
+    """Query of DELETE /models/{name}/releases/{release}."""
+
+    basis: Literal["reset"] | None = Field(
+        None, description="reset: delete the release even if the basis of its model is turned to it"
+    )
+
+
 class SparseRow(BaseModel):
     """Sparse row, as indices and values of its nonzero entries."""
 
@@ -240,6 +248,9 @@ class ModelSpec(BaseModel, extra="forbid", strict=True, populate_by_name=True):
     refine: RefinePolicy | None = Field(
         None, description="when to refine automatically; default: never, or for an existing model unchanged"
     )
+    basis: Literal["steady"] | None = Field(
+        None, description="steady: turn each projection to the model's newest release; cannot be changed later"
+    )
 
 
 class Problem(BaseModel):
@@ -349,6 +360,7 @@ class ModelState(BaseModel):
     name: str = Field(description="name of the model")
     estimator: str = Field(description="key of its estimator")
     params: JsonDict = Field(description="parameters of its estimator")
+    basis: Literal["steady"] | None = Field(description="steady: its projections are turned to its newest release")
     state: Literal["live", "catching_up", "failed", "failed_to_publish"] = Field(
         description="live models learn each batch as it arrives"
     )
@@ -510,6 +522,7 @@ _MODEL_EXAMPLE = {
     "name": "lda",
     "estimator": "lda",
     "params": {"gamma": 1.0},
+    "basis": None,
     "state": "live",
     "reason": None,
     "position": 812,

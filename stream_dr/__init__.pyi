@@ -55,6 +55,7 @@ from .models.release import ReleaseEntry as ReleaseEntry
 from .models.saved import load as load
 from .models.saved import save as save
 from .models.snapshot import export_model as export_model
+from .models.versions import change as change
 from .plotting.directory_figures import FigureOptions as FigureOptions
 from .plotting.directory_figures import LiveFigures as LiveFigures
 from .running.driver import RunSettings as RunSettings

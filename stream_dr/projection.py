@@ -138,6 +138,9 @@ class Linear(NamedTuple):
         Cross-validated errors, if the value of a parameter was chosen by them.
     spread : ComponentSpread or None
         Uncertainty of the components. None if it was not computed.
+    turn : (p, components) float64 or None
+        R, if `loadings` is W R for a solution W (features, p). `eigenvalues` (p,) and `spread` are
+        those of W. None if `loadings` is W.
     """
 
     mean: np.ndarray
@@ -148,15 +151,20 @@ class Linear(NamedTuple):
     readout: Readout | None = None
     choice: CrossValidation | None = None
     spread: ComponentSpread | None = None
+    turn: np.ndarray | None = None
 
     def check(self) -> None:
         """Raise DamagedFile unless the arrays' shapes fit each other."""
         checks.check_one_of(self, "solution", SOLUTIONS)
         d, p = checks.shape_of_checked_matrix(self, "loadings")
-        checks.check_dtype_and_shapes(self, np.float64, mean=(d,), eigenvalues=(p,))
+        n_eigenvalues = p
+        if self.turn is not None:
+            n_eigenvalues = checks.shape_of_checked_matrix(self, "turn")[0]
+            checks.check_dtype_and_shapes(self, np.float64, turn=(n_eigenvalues, p))
+        checks.check_dtype_and_shapes(self, np.float64, mean=(d,), eigenvalues=(n_eigenvalues,))
         if self.offset is not None:
             checks.check_dtype_and_shapes(self, np.float64, offset=(p,))
-        checks.check_finite_arrays(self, "mean", "loadings", "eigenvalues", "offset")
+        checks.check_finite_arrays(self, "mean", "loadings", "eigenvalues", "offset", "turn")
         if self.readout is not None:
             self.readout.check(d, p)
         for nested in (self.choice, self.spread):
@@ -198,6 +206,21 @@ class Linear(NamedTuple):
         eigenvalues = self.eigenvalues[order]
         # The spread belongs to the components in their earlier order.
         return self._replace(loadings=loadings, eigenvalues=eigenvalues, offset=None, readout=readout, spread=None)
+
+    def turned(self, turn: np.ndarray) -> "Linear":
+        """Return the projection with its components turned.
+
+        turn: R (components, new components), with orthonormal rows, or rows and columns. Columns of
+            zeros give components that are 0.
+        """
+        loadings = np.ascontiguousarray(self.loadings @ turn)
+        readout = None if self.readout is None else self.readout.turned(turn)
+        return self._replace(loadings=loadings, offset=None, readout=readout, turn=turn)
+
+    @property
+    def canonical(self) -> "Linear":
+        """The projection before `turned`, with a component for each eigenvalue."""
+        return self if self.turn is None else self.turned(self.turn.T)._replace(turn=None)
 
     def with_offset(self) -> "Linear":
         """Return the projection with mean · loadings in `offset`.
@@ -462,6 +485,17 @@ class Mapped(NamedTuple):
                 yield part, mapping.apply(X[part], self.width, names)
             else:
                 yield part, mapping.coordinates(self.landmarks, X[part])
+
+
+def replace_linear_part(projection: Projection, linear: "Linear") -> Projection:
+    """Return a projection with another linear part (see `linear_part_or_none`)."""
+    return projection._replace(inner=linear) if isinstance(projection, Mapped) else linear
+
+
+def canonical_projection(projection: Projection) -> Projection:
+    """Return a projection whose components are those of its eigenvalues, in their order."""
+    linear = linear_part_or_none(projection)
+    return projection if linear is None else replace_linear_part(projection, linear.canonical)
 
 
 def linear_part_or_none(projection: Projection | None) -> Linear | None:

@@ -82,6 +82,11 @@ class Readout(NamedTuple):
         p = len(order)
         return self._replace(weights=np.vstack([self.weights[order] * signs[:, None], self.weights[p:]]))
 
+    def turned(self, turn: np.ndarray) -> "Readout":
+        """Return the readout for components that are multiplied by `turn`, as in Linear.turned."""
+        p = len(turn)
+        return self._replace(weights=np.vstack([turn.T @ self.weights[:p], self.weights[p:]]))
+
     @property
     def classes(self) -> np.ndarray:
         """Labels (k,), sorted."""

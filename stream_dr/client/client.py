@@ -256,6 +256,7 @@ class Client:
         start: str | int = "start",
         publish: JsonDict | None = None,
         refine: JsonDict | None = None,
+        basis: str | None = None,
         **params: Any,
     ) -> ModelStatus:
         """Create a model, and return its status.
@@ -284,16 +285,20 @@ class Client:
             Rule for when the model is refined automatically. The keys are "rows" and "seconds".
             With {}, the model is refined only on request. None means {} for a new model, and no
             change for an existing model.
+        basis : "steady" or None
+            "steady" turns each published projection to the newest release of the model, so that
+            vectors of the release match it. `n_components` must then be a number.
 
         Raises ModelExists, InvalidParameter, UnknownEstimator and other errors of the service.
         """
         path = model_path(name)
         if isinstance(estimator, str):
-            spec = {"estimator": estimator, "params": params, "from": start, "publish": publish, "refine": refine}
+            policies = {"publish": publish, "refine": refine, "basis": basis}
+            spec = {"estimator": estimator, "params": params, "from": start} | policies
             return cast(ModelStatus, self._send_json("PUT", path, spec))
 
         # From here on, `estimator` is a fitted estimator or the path of its file.
-        if params or start != "start" or publish is not None or refine is not None:
+        if params or start != "start" or (publish, refine, basis) != (None, None, None):
             raise errors.InvalidParameter("a saved estimator has parameters, and goes on from now; give nothing else.")
         if isinstance(estimator, os.PathLike):
             body = Path(estimator).read_bytes()
@@ -339,12 +344,17 @@ class Client:
         """Return the releases of a model, oldest first, as `create_release` does. Raises UnknownModel."""
         return list(self._get_json(f"{model_path(model)}/releases")["releases"])
 
-    def delete_release(self, model: str, name: str) -> None:
+    def delete_release(self, model: str, name: str, reset_basis: bool = False) -> None:
         """Delete a release of a model.
 
-        Raises UnknownModel or UnknownRelease, and ReleaseServed while the model publishes it.
+        reset_basis: if true, delete also the newest release of a model with a steady basis.
+
+        Raises UnknownModel or UnknownRelease, and ReleaseServed while the model publishes the
+        release or its basis is turned to it.
         """
-        self._service.send("DELETE", f"{model_path(model)}/releases/{_quoted_url_segment('release', name)}")
+        path = f"{model_path(model)}/releases/{_quoted_url_segment('release', name)}"
+        query = {"basis": "reset"} if reset_basis else {}
+        self._service.send("DELETE", path, params=query)
 
     def projection(self, name: str, version: int | None = None, release: str | None = None) -> ServedProjection:
         """Return a model's published projection as a dict.

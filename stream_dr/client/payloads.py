@@ -107,6 +107,7 @@ class ModelStatus(TypedDict):
     name: str
     estimator: str
     params: JsonDict
+    basis: str | None
     state: str
     reason: str | None
     position: int

@@ -47,6 +47,7 @@ from stream_dr.directory.draft import REFERENCE, Draft, DryRunReceipt, Receipt, 
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import map_reads_tables
 from stream_dr.feature_maps import feature_map
+from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import Table, check_map_can_learn, is_category
 from stream_dr.feature_maps.widths import check_max_encoded_columns
 from stream_dr.log.event import EventDraft
@@ -152,6 +153,24 @@ def check_can_learn_stream(estimator: Estimator, schema: Schema, limits: Limits)
             needed=needed,
             limit=limits.max_state_bytes,
         )
+
+
+def check_can_be_steady(estimator: Estimator) -> None:
+    """Raise InvalidParameter if an estimator's basis cannot be steady."""
+    name = type(estimator).__name__
+    if not estimator.is_linear:
+        raise errors.InvalidParameter(
+            f'basis="steady" turns components, and those of {name} are columns or sampled rows. Leave basis out, or use a '
+            "method with a linear map."
+        )
+    if isinstance(feature_map(estimator.feature_map), Nystroem):
+        raise errors.InvalidParameter(
+            'basis="steady" needs mapped columns that keep their meaning, and those of nystroem change with its landmarks. '
+            "Use random_fourier, or leave basis out."
+        )
+    n_components = estimator.n_components
+    if isinstance(n_components, bool) or not isinstance(n_components, int):
+        raise errors.InvalidParameter(f'basis="steady" needs a number of components; n_components is {n_components!r}.')
 
 
 _FAMILIES = {"number": "number", "date": "date", "time": "date", "text": "text"}

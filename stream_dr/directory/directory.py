@@ -33,6 +33,7 @@ from stream_dr.batch.schema import Schema, apply_deltas
 from stream_dr.batch.targets import Label, class_targets
 from stream_dr.directory.admit import (
     DraftGroup,
+    check_can_be_steady,
     check_can_continue_stream,
     check_can_learn_stream,
     extend_by_accumulator_schema,
@@ -331,6 +332,7 @@ class Directory(AbstractContextManager["Directory"]):
         start: Start = "start",
         policy: PublishPolicy | None = None,
         refine: RefinePolicy | None = None,
+        basis: Literal["steady"] | None = None,
     ) -> tuple[Model, bool]:
         """Add a model, unless one of that name and spec exists.
 
@@ -349,20 +351,19 @@ class Directory(AbstractContextManager["Directory"]):
         policy, refine
             When the model is published and refined from now on. The policies are also set if the
             model exists. None keeps the policy that the model has.
+        basis : "steady" or None
+            "steady" turns published projections to the newest release of the model. None does not,
+            or keeps the basis that the model has.
 
-        Raises
-        ------
-        ModelExists
-            A model of that name has another spec.
-        HistoryGone
-            Some of the events from `start` on were dropped.
-        InvalidParameter, UnknownEstimator
-        TargetKindMismatch, InvalidWeights
-            The model cannot learn from this stream.
+        Raises ModelExists if a model of that name has another spec. Raises HistoryGone if events
+        from `start` on were dropped. Raises InvalidParameter or UnknownEstimator. Raises
+        TargetKindMismatch or InvalidWeights if the model cannot learn from this stream.
         """
         check_name("model", name)
-        spec = fill_spec_defaults(Spec(key, dict(params)))
+        spec = fill_spec_defaults(Spec(key, dict(params), basis=basis))
         estimator = estimator_from_spec(spec)
+        if basis is not None:
+            check_can_be_steady(estimator)
         with self.retention.lock, self.retention.append_lock:
             known = self.models.get(name)
             if known is not None:
@@ -464,7 +465,7 @@ class Directory(AbstractContextManager["Directory"]):
         These are their projections in snapshots of models that had published them, and their files.
         """
         for model in self.models.values():
-            snapshot.remove_releases_except(self.path, model, self.releases.names(model))
+            snapshot.remove_published_if(self.path, model, self.releases.is_gone_from(model))
         failpoint("releases.erasing")
         # The files are deleted last. If there are any at the next start, the snapshots are read.
         self.releases.delete_files_without_entry()
@@ -610,6 +611,8 @@ class Directory(AbstractContextManager["Directory"]):
         spec = model.spec
         if requested_spec.saved not in (None, spec.saved) or not has_same_spec(spec, requested_spec):
             learned = " and what the file has learned" if requested_spec.saved else ""
+            if requested_spec.basis not in (None, spec.basis):
+                learned = f" and basis={requested_spec.basis!r}"
             raise ModelExists(
                 f"model {model.name!r} is {spec.estimator} with {spec.params}, not "
                 f"{requested_spec.estimator} with {requested_spec.params}{learned}. Choose another name, or delete it first."
@@ -665,4 +668,5 @@ class Directory(AbstractContextManager["Directory"]):
         """
         model = Model(entry, self.limits.keep_versions, self.table.set_version_ceiling)
         model.set_log_end(self.position, self.schema.names)
+        model.versions.newest_release = partial(self.releases.newest_projection, model)
         return model

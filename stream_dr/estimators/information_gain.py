@@ -154,6 +154,7 @@ class InformationGain(MappedMethod[MomentState], AdditiveEstimator):
 
     limit: ClassVar[str] = "there are no more features"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel")
+    is_linear: ClassVar[bool] = False
     state_type: ClassVar[StateType] = StateType(MomentState)
     fixed: ClassVar[tuple[str, ...]] = ("feature_map",)
 

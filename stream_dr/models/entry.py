@@ -118,12 +118,14 @@ class Spec(NamedTuple):
     defaults: values of the parameters that the user has not set. They are stored because a later
         release may have other default values. The key "feature_map" has the parameters of the
         feature map that the user has not set.
+    basis: "steady" if published components are turned to those of the newest release. None if not.
     """
 
     estimator: str
     params: JsonDict
     saved: str | None = None
     defaults: Mapping[str, Any] = {}
+    basis: str | None = None
 
 
 class Entry(NamedTuple):

@@ -18,8 +18,8 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, NamedTuple, Protocol
@@ -32,10 +32,10 @@ from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.feature_maps.table import TableState
 from stream_dr.models.entry import ON_DEMAND, Entry, ModelFailure, PublishPolicy, RefinePolicy
-from stream_dr.models.saved import complete_stored_spec, estimator_from_spec
-from stream_dr.models.versions import Published, VersionNumbers, Versions, linear_map_between_projections
+from stream_dr.models.saved import all_parameter_values, complete_stored_spec, estimator_from_spec
+from stream_dr.models.versions import Published, VersionNumbers, Versions, change
 from stream_dr.projection import Linear, Projection, linear_part_or_none
-from stream_dr.solve.orientation import orient_components
+from stream_dr.solve.orientation import orient_components, turn_to_release
 from stream_dr.statistics.protocol import Accumulator, State
 
 log = logging.getLogger("stream_dr.model")
@@ -684,21 +684,22 @@ class Model:
         self.solving.error = None
         return published
 
-    def publish_release(self, released: Published) -> Published:
+    def publish_release(self, released: Published, while_it_exists: AbstractContextManager[object]) -> Published:
         """Publish a release's projection as the newest version, unless it is published already.
 
         It stays published until `end_release`, whatever the policies say.
 
         released: the projection, as the release holds it.
+        while_it_exists: holds the release in its with-block, or raises the error that it is gone.
         """
         with self._solve_lock:
             last = self.published
             if last is not None and last.release == released.release:
                 return last
-            change = linear_map_between_projections(last.projection, released.projection) if last else None
+            moved = change(last.projection, released.projection) if last else None
             version = self.version_numbers.take_next()
-            published = released._replace(version=version, change=change, timestamp=time.time())
-            with self._learning:
+            published = released._replace(version=version, change=moved, timestamp=time.time())
+            with while_it_exists, self._learning:
                 self.versions.add(published)
                 self.published = published
         self.solving.error = None
@@ -708,23 +709,30 @@ class Model:
         """Publish the present state instead of a release.
 
         From now on the policies apply again. If the state has no solution, the error is raised and
-        the release stays published. Raises ModelFailed.
+        the release stays published. If only a refine finds a solution, the model has no projection
+        until then, because no model that serves a release is refined. Raises ModelFailed.
         """
-        published = self.publish(self.freeze())
-        self.versions.drop_releases()
+        if not self.rows:
+            raise errors.NotFitted(f"model {self.name!r} has no rows to publish instead of its release.")
+        frozen = self.freeze()
+        try:
+            with self._solve_lock:
+                published = self._orient_and_publish(self.estimator.solve(frozen.state), frozen, residual=None)
+                self.versions.drop_if(lambda version: version.release is not None)
+        except errors.NeedsRefine:
+            self.withdraw_if(lambda version: version.release is not None)
+            raise
         self.solving.error = None
         return published
 
-    def withdraw_releases(self, except_names: Container[str]) -> None:
-        """Withdraw the projections of releases that are gone.
+    def withdraw_if(self, is_withdrawn: Callable[[Published], bool]) -> None:
+        """Withdraw projections, such as those of releases that are gone.
 
         If one of them is published, the model has no projection until its state is published.
-
-        except_names: names of the releases that the directory still has.
         """
         with self._learning:
-            self.versions.drop_releases(except_names)
-            if self.served_release is not None and self.served_release not in except_names:
+            self.versions.drop_if(is_withdrawn)
+            if self.published is not None and is_withdrawn(self.published):
                 self.published = None
                 # The state may have been solved before. It is to be solved again.
                 self.solving = SolveAttempt(self.start - 1)
@@ -783,7 +791,8 @@ class Model:
     def _orient_and_publish(self, projection: Projection, frozen: FrozenState, residual: float | None) -> Published:
         """Orient a projection, give it a version, and publish it.
 
-        The components get the order and signs of the last published components.
+        The components get the order and signs of the last published components, or are turned to
+        those of the newest release.
 
         frozen: state from which the projection was computed.
         residual: relative residual of a refined solution. None if the projection is not refined.
@@ -791,23 +800,31 @@ class Model:
         last = self.published
 
         # Take the last published components' signs and order, because a solution fixes neither.
+        # A steady basis depends on the state and the newest release alone.
+        is_steady = self.spec.basis is not None
+        previous = last.projection if last and not is_steady else None
         multiply_by_scatter = partial(self.estimator.scatter_product, frozen.state)
-        projection = orient_components(projection, last.projection if last else None, multiply_by_scatter)
-        if isinstance(projection, Linear):
-            # Compute mean · loadings now. A sparse row is then projected in O(its entries).
-            projection = projection.with_offset()
+        projection = orient_components(projection, previous, multiply_by_scatter)
 
         # The spread of the components comes from solutions that each leave out one fold of rows.
         # If such a solution fails, the projection is published without the spread.
         with suppress(errors.StreamDRError):
             projection = self.estimator.add_fold_uncertainty(projection, frozen.state)
 
+        if is_steady:
+            n_components = all_parameter_values(self.spec)["n_components"]
+            release = self.versions.newest_release()
+            projection = turn_to_release(projection, release, multiply_by_scatter, n_components)
+        if isinstance(projection, Linear):
+            # Compute mean · loadings now. A sparse row is then projected in O(its entries).
+            projection = projection.with_offset()
+
         published = Published(
             self.version_numbers.take_next(),
             frozen.position,
             projection,
             frozen.rows,
-            linear_map_between_projections(last.projection, projection) if last else None,
+            change(last.projection, projection) if last else None,
             refined_at=None if residual is None else frozen.position,
             residual=residual,
             unlearn_horizon=frozen.unlearn_horizon,
@@ -920,6 +937,7 @@ class Model:
             "name": self.name,
             "estimator": self.spec.estimator,
             "params": self.spec.params | accumulator.first_batch_parameters,
+            "basis": self.spec.basis,
             "state": self.shown_status,
             "reason": WARMING_REASON if self.status == "warming" else None,
             "position": self.position,

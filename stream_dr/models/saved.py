@@ -149,7 +149,8 @@ def spec_to_json(spec: Spec) -> JsonDict:
             )
 
     fields = {"estimator": spec.estimator, "params": plain, "defaults": dict(spec.defaults)}
-    return fields | ({"saved": spec.saved} if spec.saved else {})
+    optional = {"saved": spec.saved, "basis": spec.basis}
+    return fields | {name: value for name, value in optional.items() if value is not None}
 
 
 def all_parameter_values(spec: Spec) -> JsonDict:
@@ -237,7 +238,7 @@ def has_same_spec(stored_spec: Spec, spec: Spec) -> bool:
     """
     # Another estimator, or another kind of feature map, makes another model.
     maps = {(s.params.get("feature_map") or {}).get("map") for s in (stored_spec, spec)}
-    if spec.estimator != stored_spec.estimator or len(maps) > 1:
+    if spec.estimator != stored_spec.estimator or len(maps) > 1 or spec.basis not in (None, stored_spec.basis):
         return False
     completed = fill_spec_defaults(spec._replace(defaults=stored_spec.defaults))
     return all_parameter_values(completed) == all_parameter_values(stored_spec)

@@ -1,14 +1,16 @@
 """Versions: a model's last published projections, by version number."""
 
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, cast
 
 import numpy as np
 
+from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.projection import Columns, Mapped, Orientable, Projection, linear_part_or_none
 from stream_dr.readout import Readout
-from stream_dr.solve.orientation import least_squares_map, move_rows, place_previous_features
+from stream_dr.solve.orientation import MultiplyByScatter, least_squares_map, move_rows, place_previous_features
 
 MAX_VERSION_BYTES = 64 << 20
 """Number of bytes of one model's projections above which older versions are dropped.
@@ -88,11 +90,18 @@ class Versions:
         even if they have more bytes.
 
     One thread at a time adds projections. All threads may read.
+
+    Attributes
+    ----------
+    newest_release : callable
+        Returns the projection of the model's newest release, or None. A steady basis is turned to
+        it.
     """
 
     def __init__(self, max_versions: int, max_bytes: int = MAX_VERSION_BYTES) -> None:
         self._published: deque[Published] = deque(maxlen=max_versions)
         self._max_bytes = max_bytes
+        self.newest_release: Callable[[], Projection | None] = lambda: None
 
     def add(self, published: Published) -> None:
         """Add a projection, and drop the oldest if necessary."""
@@ -111,9 +120,9 @@ class Versions:
         kept = [p for p in self._published if p is served or p.unlearn_horizon >= position]
         self._published = deque(kept, self._published.maxlen)
 
-    def drop_releases(self, except_names: Container[str] = ()) -> None:
-        """Drop the projections of releases, except those with these names."""
-        kept = [p for p in self._published if p.release is None or p.release in except_names]
+    def drop_if(self, is_dropped: Callable[[Published], bool]) -> None:
+        """Drop projections."""
+        kept = [p for p in self._published if not is_dropped(p)]
         self._published = deque(kept, self._published.maxlen)
 
     def find(self, version: int) -> Published | None:
@@ -183,21 +192,51 @@ def _array_bytes_in_tuples(value: object) -> int:
     return sum(map(_array_bytes_in_tuples, value)) if isinstance(value, tuple) else 0
 
 
-def linear_map_between_projections(old_projection: Projection, new_projection: Projection) -> ProjectionChange | None:
+def change(old: Projection, new: Projection, estimator: Estimator | None = None) -> ProjectionChange | None:
     """Return the linear map between two projections' outputs.
 
     The map converts rows that the old projection projected into rows of the new projection.
 
-    Returns None if one of the two projections is not linear.
+    estimator: fitted estimator. If it is given, the squared error of the map is summed over the rows
+        that the estimator has learned, by their scatter Cxx. If it is None, the error is that of the
+        loadings.
+
+    Returns None if one of the two projections is not linear. Costs O(d p²) for d features and p
+    components, and with an estimator the product of Cxx and 3 p columns.
+
+    >>> import stream_dr
+    >>> X = [[1.0, 2.0], [3.0, 1.0], [2.0, 2.0], [4.0, 0.0]]
+    >>> pca = stream_dr.PCA(1).fit(X)
+    >>> old = pca.projection()
+    >>> new = pca.partial_fit([[9.0, 5.0]]).projection()
+    >>> stream_dr.change(old, new, pca).map.shape
+    (1, 1)
     """
-    before = linear_part_or_none(old_projection)
-    after = linear_part_or_none(new_projection)
+    if estimator is None:
+        return change_over_scatter(old, new, None)
+    return change_over_scatter(old, new, partial(estimator.scatter_product, estimator.state_))
+
+
+def change_over_scatter(
+    old: Projection, new: Projection, multiply_by_scatter: MultiplyByScatter | None
+) -> ProjectionChange | None:
+    """Return what `change` returns, for rows with a scatter.
+
+    multiply_by_scatter: function that multiplies columns by the scatter. None compares loadings.
+    """
+    before = linear_part_or_none(old)
+    after = linear_part_or_none(new)
     if before is None or after is None:
         return None
 
     # The feature maps of the two projections may make different columns. Match the columns.
-    columns = place_previous_features(old_projection, new_projection)
-    map_, residual = least_squares_map(move_rows(before.loadings, columns), after.loadings)
+    columns = place_previous_features(old, new)
+    loadings = move_rows(before.loadings, columns)
+    if multiply_by_scatter is None:
+        map_, residual = least_squares_map(loadings, after.loadings)
+    else:
+        # The rows have no values of features that only the old projection has.
+        map_, residual = least_squares_map(loadings[: after.n_features], after.loadings, multiply_by_scatter)
     # Columns without an old value have the mean 0.
     mean = np.zeros(len(after.mean))
     moved = move_rows(before.mean, columns[: len(before.mean)])[: len(mean)]

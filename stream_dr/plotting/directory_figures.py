@@ -48,7 +48,7 @@ from stream_dr.plotting.record_figures import (
     progress_figure_dict,
     score_or_minus_infinity,
 )
-from stream_dr.projection import Linear, Projection, linear_part_or_none
+from stream_dr.projection import Linear, Projection, canonical_projection, linear_part_or_none
 from stream_dr.uncertainty import uncertainty_sentences
 
 FROM_RECORDS = ("accuracy", "progress", "convergence", "drift", "confusion")
@@ -170,7 +170,7 @@ def _projection_figure(
     if published is None:
         return empty_figure(f"{name}: {kind}", "nothing is published yet")
 
-    projection = published.projection
+    projection = canonical_projection(published.projection)
     if kind == "regularisation":
         return regularisation_figure_dict(projection, f"{name}: regularisation")
 

@@ -24,6 +24,7 @@ File formats:
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -46,7 +47,7 @@ from stream_dr.feature_maps.table import count_unseen_by_row
 from stream_dr.models.model import Model
 from stream_dr.models.release import Release
 from stream_dr.models.snapshot_file import Arrays
-from stream_dr.models.versions import linear_map_between_projections
+from stream_dr.models.versions import change_over_scatter
 from stream_dr.projection import Mapped, Projection
 from stream_dr.running.projected_file import check_output_path, write_projected
 from stream_dr.shards.dataset import Dataset
@@ -313,9 +314,13 @@ def export_projection(model: Model, version: int | None = None, release: Release
         arrays = pack(projection)[0]
 
     # A client that stored projected rows of an old version converts them with `map` and `offset`.
+    # The error of the map is summed over the rows that the model has learned up to now.
     to_newest = None
     if newest is not None and (version is not None or release is not None):
-        to_newest = linear_map_between_projections(projection, newest.projection)
+        scatter_product = None
+        if model.failure is None:
+            scatter_product = partial(model.estimator.scatter_product, model.freeze().state)
+        to_newest = change_over_scatter(projection, newest.projection, scatter_product)
     if to_newest is not None:
         arrays |= {"map": to_newest.map, "offset": to_newest.offset}
         metadata["map_residual"] = to_newest.residual

@@ -37,6 +37,7 @@ from stream_dr.models.model import FrozenState, Model
 from stream_dr.models.snapshot import remove_snapshots, snapshot_folder, write_snapshot_if_needed
 from stream_dr.models.snapshot_file import errors_as_damaged_file, read_file, write_file
 from stream_dr.models.versions import Published
+from stream_dr.projection import Projection
 from stream_dr.running.advance import backfill
 from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.threads import compute_ahead
@@ -166,7 +167,7 @@ def _run_passes(
         max_passes=max_passes,
         feature_names=directory.schema.names,
         resume=_load_usable_checkpoint(path, frozen, max_passes),
-        guess=model.published.projection if model.published and model.published.refined_at is not None else None,
+        guess=_refined_before(model),
         progress=lambda number, rows: on_progress({"pass": number, "rows": rows, "total_rows": frozen.rows}),
         n_threads=n_threads,
         compute_pass_sums=compute_sums,
@@ -193,6 +194,17 @@ def _run_passes(
     if last.report.converged:
         path.unlink(missing_ok=True)
     return published
+
+
+def _refined_before(model: Model) -> Projection | None:
+    """Return the projection of a model's last refine, from which the next one starts, or None.
+
+    The projections of a steady basis depend on no earlier one.
+    """
+    published = model.published
+    if published is None or published.refined_at is None or model.spec.basis is not None:
+        return None
+    return published.projection
 
 
 def refine_model(

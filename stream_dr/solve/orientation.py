@@ -22,7 +22,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from stream_dr.projection import Mapped, Orientable, Projection, linear_part_or_none
+from stream_dr.projection import Linear, Mapped, Orientable, Projection, linear_part_or_none, replace_linear_part
 from stream_dr.solve.embedding import BarycentricProjection, Eigenmap
 from stream_dr.solve.spectral import largest_signed_entries, tall_qr
 
@@ -113,6 +113,53 @@ def orient_components(
         scatter_product = multiply_by_scatter
     order, signs = align_components(columns, orientable.eigenvalues, previous_columns, scatter_product)
     return orientable.orient_components(order, signs)
+
+
+def turn_to_release(
+    projection: Projection,
+    release: Projection | None,
+    multiply_by_scatter: MultiplyByScatter,
+    n_components: int,
+) -> Projection:
+    """Return a linear projection, turned to the components of a release.
+
+    W (features, p) are the loadings of `projection`, and W₀ (features, q) the loadings of `release`
+    that are not 0. C is the scatter of the rows. R (p, n_components) is made of
+
+    * U Vᵀ (p, q), where U Σ Vᵀ is the thin singular value decomposition of Wᵀ C W₀. Of all matrices
+      with orthonormal columns or rows, W U Vᵀ agrees best with W₀ over the rows,
+    * if p > q: p − q orthonormal columns that complete R and diagonalise the eigenvalues,
+      descending. Their signs make the entry of largest absolute value in each component positive,
+    * columns of zeros for directions that are missing.
+
+    The result has the loadings W R. Without a release, the components keep their order. Costs
+    O(d p q) for d features, and the product of C and q columns.
+    """
+    linear = cast(Linear, linear_part_or_none(projection))
+    loadings = linear.loadings
+    p = linear.n_components
+    turn = np.zeros((p, n_components))
+    released = None if release is None else _comparable_arrays(projection, release).previous
+    if released is None or not released.any():
+        turn[:, :p] = np.eye(p)
+        return replace_linear_part(projection, linear.turned(turn))
+
+    # The first columns of R. `places` are the indices of the components of the release.
+    places = np.flatnonzero(released.any(axis=0))
+    released = _pad_rows(released[:, places], len(loadings))
+    left, _, right = np.linalg.svd(loadings.T @ multiply_by_scatter(released))
+    q = len(places)
+    shared = min(p, q)
+    turn[:, places] = left[:, :shared] @ right[:shared]
+
+    # The other columns. `rest` (p, p − q) is orthogonal to the first ones.
+    rest = left[:, shared:]
+    _, vectors = np.linalg.eigh(rest.T @ (linear.eigenvalues[:, None] * rest))
+    rest = rest @ vectors[:, ::-1]
+    signs = np.where(largest_signed_entries(loadings @ rest) < 0, -1.0, 1.0)
+    free = np.setdiff1d(np.arange(n_components), places)
+    turn[:, free[: rest.shape[1]]] = rest * signs
+    return replace_linear_part(projection, linear.turned(turn))
 
 
 def place_previous_features(previous: Projection, projection: Projection) -> np.ndarray:
@@ -217,7 +264,9 @@ def _mapped_column_names(projection: Projection) -> tuple[str, ...] | None:
     return None
 
 
-def least_squares_map(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, float]:
+def least_squares_map(
+    old: np.ndarray, new: np.ndarray, multiply_by_scatter: MultiplyByScatter = lambda columns: columns
+) -> tuple[np.ndarray, float]:
     """Return the least-squares map from `old` to `new`, and its error.
 
     The map is the matrix M (q, p) that minimises ‖old @ M − new‖. The error is this norm divided
@@ -227,6 +276,8 @@ def least_squares_map(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, flo
     old: (d', q) float64, q columns.
     new: (d, p) float64, p columns. If d and d' differ, the array with fewer rows is extended by
         rows of zeros.
+    multiply_by_scatter: function that multiplies columns by the scatter C of the rows. The squared
+        norm of columns A is then the trace of Aᵀ C A. By default C is the identity.
     """
     # Without columns in one of the arrays, nothing is mapped, so the error is the largest.
     old, new = pad_to_equal_rows(old, new)
@@ -237,16 +288,18 @@ def least_squares_map(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, flo
     # M solves the normal equations oldᵀ old M = oldᵀ new.
     scales = column_norms(old)
     scales[scales == 0] = 1.0
-    gram = old.T @ old / np.outer(scales, scales)
-    right_sides = old.T @ new / scales[:, None]
+    # With a scatter C, they are oldᵀ C old M = oldᵀ C new.
+    gram = old.T @ multiply_by_scatter(old) / np.outer(scales, scales)
+    right_sides = old.T @ multiply_by_scatter(new) / scales[:, None]
     mapping = np.linalg.lstsq(gram, right_sides, rcond=None)[0]
     mapping /= scales[:, None]
 
-    rest = float(np.linalg.norm(old @ mapping - new))
-    size = float(np.linalg.norm(new))
-    if not size:
+    rest = old @ mapping - new
+    squared_error = float(np.vdot(rest, multiply_by_scatter(rest)))
+    squared_size = float(np.vdot(new, multiply_by_scatter(new)))
+    if squared_size <= 0:
         return mapping, 0.0
-    return mapping, rest / size
+    return mapping, float(np.sqrt(max(squared_error, 0.0) / squared_size))
 
 
 def column_norms(array: np.ndarray) -> np.ndarray:

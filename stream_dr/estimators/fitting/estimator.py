@@ -132,6 +132,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     If true, states can be merged, rows can be unlearned and rows can have weights.
     """
+    is_linear: ClassVar[bool] = True
+    """True if the projection is a linear map of the rows, or of mapped rows."""
     eigenvalue_growth: ClassVar[int] = 0
     """Exponent g, if eigenvalues grow as N^g with the summed weight N of the rows.
 

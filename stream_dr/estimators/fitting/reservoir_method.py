@@ -183,6 +183,8 @@ class Embedding(ReservoirMethod):
         Coordinates of the sampled rows, in the order of `state_.kept`.
     """
 
+    is_linear: ClassVar[bool] = False
+
     @property
     def embedding_(self) -> np.ndarray:
         """Coordinates of the sampled rows, float64 (sampled rows, components).
