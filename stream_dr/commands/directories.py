@@ -48,8 +48,9 @@ def _print_model(name: str, model: JsonDict) -> None:
     model: description of the model. `stale_rows` is the number of rows that the model has learned
         since its version was solved.
     """
-    # Two lines are, for example:
+    # Lines are, for example:
     #     lda: lda(gamma=1.0), live, 600 rows, position 0, version 1, 2 components, exact, sha256 …
+    #       release spring: version 1, 600 rows
     #       failed at position 7 (not_finite): …
     stale = ""
     if model["stale_rows"]:

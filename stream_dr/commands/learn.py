@@ -662,6 +662,7 @@ def _allowed_labels_from_environment() -> list[Any] | None:
     text = os.environ.get(ALLOWED_LABELS)
     if not text:
         return None
+    # A text that is not JSON counts as None, which is no list, so the error below is raised.
     try:
         labels = json.loads(text)
     except ValueError:

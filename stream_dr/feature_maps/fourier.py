@@ -136,6 +136,7 @@ class RandomFourier(FeatureMap):
         # If γ makes the kernel of two rows at the median distance small, propose another γ.
         # `distance` is |x − x'|₁ for the Laplace kernel, and |x − x'|² for the others, as in the
         # kernel's exponent. The proposed γ solves exp(−γ · distance) = ½.
+        # gamma is a number here, because the first batch has set it if it was None.
         gamma = float(self.gamma or 0.0)
         distance = _median_distance(X, self.kernel)
         if self.kernel == "matern":
@@ -258,8 +259,8 @@ def frequencies(fourier_map: RandomFourier, n_features: int) -> np.ndarray:
         normals = draw_normals(seed, SPECTRUM, 0, n_features, half)
         omega = np.sqrt(2.0 * gamma) * normals
     elif fourier_map.kernel == "matern":
-        # Normals divided by the root of a χ² variable have a multivariate t distribution. The χ²
-        # variable `freedom` (2ν degrees of freedom) is computed from uniform random numbers.
+        # For normals z and a χ² variable f (`freedom`) of 2ν degrees of freedom, √(2ν / f) z has a
+        # multivariate t distribution. It is multiplied by √(2γ). f is made of uniform numbers.
         uniforms = draw_uniforms(seed, FREEDOM, 0, half)[:, 0]
         freedom = 2.0 * gammaincinv(fourier_map.nu, uniforms)
         normals = draw_normals(seed, SPECTRUM, 0, n_features, half)

@@ -336,6 +336,7 @@ def _best_order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     sizes = np.abs(values)
     larger = np.maximum(sizes[:, None], sizes)
     near = np.abs(values[:, None] - values) <= GAP * larger
+    # scipy assigns a component (column of `gain`) to each previous component (row).
     gain = np.where(near, np.abs(cosines[:shared, :shared]), -2.0 * shared)
     order[:shared] = linear_sum_assignment(gain, maximize=True)[1]
     return order
