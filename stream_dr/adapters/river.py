@@ -229,6 +229,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         empty = np.empty((n_rows, 0))
         if not self._takes_dicts and rows.shape[1] == 0:
             return empty
+        # `_with_open_width` allows rows with more columns than were learned, if new names came.
         try:
             projection = self.learner.projection()
             return np.asarray(self.learner.project(projection, self._with_open_width(rows)))
@@ -445,7 +446,11 @@ def parse_river_target(river_target: RiverTarget) -> RowTarget:
 
 
 def _frame_like(data_frame: Any, columns: Mapping[Any, Any]) -> Any:
-    """Return columns (rows,) as a frame of a given frame's library."""
+    """Return columns as a data frame of the same library as another frame.
+
+    data_frame: the other frame.
+    columns: values (rows,) of each column by name.
+    """
     # A pandas frame gets the same index. polars requires that names of columns are strings.
     if is_pandas(data_frame):
         return type(data_frame)(columns, index=data_frame.index)

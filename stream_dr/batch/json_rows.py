@@ -115,8 +115,9 @@ def _refuse_too_many_gaps(n_rows: int, n_columns: int, n_present: int, column_no
     n_present: number of values that the request has.
     column_noun: word for columns in the error message.
     """
-    # `needed` is the memory of the whole table, counted in values. A column takes some even without
-    # rows. `limit` allows one missing value for each present one, and MAX_MISSING_VALUES more.
+    # `needed` is the memory of the whole table, counted in values. Each column also takes memory
+    # that does not depend on the rows, as much as COLUMN_OVERHEAD_IN_VALUES values.
+    # `limit` allows one missing value for each present one, and MAX_MISSING_VALUES more.
     needed = (n_rows + COLUMN_OVERHEAD_IN_VALUES) * n_columns
     limit = 2 * n_present + MAX_MISSING_VALUES
     if needed > limit:

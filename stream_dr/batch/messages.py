@@ -394,7 +394,9 @@ class _MessageChecker:
 
     def __init__(self, max_unpacked_bytes: int | None) -> None:
         # Totals over all messages so far. Parts are columns and metadata entries, and `_text_bytes`
-        # are the bytes that the metadata needs for them. `_bytes` and `_buffer_bytes` are unpacked.
+        # are the bytes that the metadata needs for them. `_values` is the number of values in all
+        # columns, and `_buffer_bytes` the unpacked size of their buffers. `_bytes` is the memory
+        # that pyarrow needs, which may be larger.
         self._max_bytes = max_unpacked_bytes
         self.metadata_bytes = 0
         self._messages = 0
@@ -447,6 +449,8 @@ class _MessageChecker:
         self._enforce_limit(self._messages, MAX_BATCHES + 1, "record batches and dictionaries; join them")
         self._bytes += size
         self._enforce_limit(self._bytes, self._max_bytes, "bytes once unpacked; send fewer rows a request")
+        # Values take more than half a byte, except nulls and booleans. So allow two values a byte,
+        # and MAX_EXTRA_VALUES more.
         small = f"values in {self._buffer_bytes} bytes, most of them null or boolean; send fewer rows a request"
         self._enforce_limit(self._values, 2 * self._buffer_bytes + MAX_EXTRA_VALUES, small)
 

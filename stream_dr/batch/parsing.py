@@ -161,6 +161,7 @@ def _read_targets(y: Any, allowed_kinds: Sequence[str], settled_kind: str | None
         return _targets_of_matrix(y, settled_kind)
     if y.ndim != 1:
         raise InvalidTargets(f"y has {y.ndim} dimensions; pass (rows,) or (rows, k).")
+    # numpy's kinds c and f are complex numbers and floats. Other types are read as labels.
     if y.dtype == object:
         return _targets_of_objects(y.tolist(), allowed_kinds, settled_kind)
     if y.dtype.kind == "c":
@@ -247,7 +248,8 @@ def _targets_of_objects(items: list[Any], allowed_kinds: Sequence[str], settled_
     if types <= {str, int, bool, type(None)}:
         return _targets_of_labels(items, settled_kind)
 
-    # Decide by the types of the items that are not missing.
+    # Decide by the types of the items that are not missing. `_plain_item` returns None for missing
+    # items of any type.
     items = [_plain_item(item) for item in items]
     types = set(map(type, items)) - {type(None)}
     if any(issubclass(kind, list | tuple | set | frozenset | np.ndarray) for kind in types):

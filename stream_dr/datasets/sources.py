@@ -277,7 +277,8 @@ class FileSource:
         if not extra:
             return self, []
 
-        # Drop the extra columns. With raw=None, the first rows decide again whether X is a table.
+        # Drop the extra columns. With raw=None, the first rows decide again whether the columns
+        # that remain are read as a table or as numbers.
         drop = (*_split_column_names(self.options.drop), *extra)
         return FileSource(self.paths, self.format, self.options._replace(drop=drop, raw=None)), extra
 
@@ -368,7 +369,7 @@ def files_of_folder(path: FileName) -> list[FileName]:
     Data files have a suffix that names a format, and a name that does not begin with "_" or ".".
     The result is only the path itself in these cases:
 
-    - It is no folder.
+    - The path is no folder.
     - The folder has a manifest or unfinished shards.
     - The folder has no data files.
     """

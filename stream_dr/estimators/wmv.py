@@ -169,7 +169,8 @@ class WMV(Refinable):
         moments = self._with_unlabelled_class(moments)
         # The factor of a row is the sum of the weights of its pairs.
         factors = (self.class_pair_weights(moments) @ moments.label_weights).tolist()
-        # `waiting` has the labels with too few rows. If there is no class, `factors` is empty.
+        # `waiting` has the labels with too few rows. Labels wait only if there are classes. So if
+        # `factors` is empty, no label waits.
         waiting = {}
         if self._has_equal_class_factors():
             waiting = dict.fromkeys(moments.waiting, *factors[:1])
@@ -244,6 +245,7 @@ class WMV(Refinable):
         largest = float(np.abs(C).max(initial=0.0))
         floor = largest * moments.weight * moments.rounding.eigenvalue_floor(moments.diagonal)
         values, vectors = nonzero_indefinite_eigenpairs(scatter - moments.cross @ C @ moments.cross.T, floor)
+        # Without n_components, return only components of positive eigenvalue, which come first.
         if self.n_components is not None:
             p = len(values)
         else:

@@ -197,12 +197,13 @@ class CsvFile:
         self._has_integers: dict[str, bool] = {}
 
         # Arrow parses blocks of `block_size` bytes, at least PIECE and at most LONGEST. A block
-        # should have some rows. They are assumed to be as long as the first record, in which each
-        # field has 3 bytes more, for quotes and a delimiter.
+        # should have at least four rows. They are assumed to be as long as the first record, in
+        # which each field has 3 bytes more, for quotes and a delimiter.
         record_bytes = sum(len(field) + 3 for field in record)
         block_size = max(PIECE, min(LONGEST, 4 * record_bytes))
         self._read = pacsv.ReadOptions(block_size=block_size, column_names=self.names, skip_rows=self.first_line - 1)
         self._parse = pacsv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
+        # Read all columns (None), and let Arrow infer all their types ({}).
         first = next(self.batches({}, None, first_batch_only=True), None)
         # A file without rows has columns without values.
         if first is None:
@@ -346,7 +347,8 @@ class CsvFile:
         if column_name in roles.labels:
             separator = roles.separator
 
-        # Fields that stand for a missing value are not checked.
+        # `_first_bad_record` calls this function with groups of records, and then with each record
+        # of the first group for which it returns False. Missing values are not checked.
         def are_whole(records: list[Record]) -> bool:
             codes = [fields[j] for _, fields in records]
             if separator is not None:
@@ -558,6 +560,8 @@ class CsvFile:
             if kind != pa.string():
                 checked[j] = kind
 
+        # `_first_bad_record` calls this function with groups of records, and then with each record
+        # of the first group for which it returns False.
         def can_parse(records: list[Record]) -> bool:
             if any(len(fields) != len(self.names) for _, fields in records):
                 return False

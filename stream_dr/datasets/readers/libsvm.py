@@ -180,7 +180,7 @@ def _count_tokens(lines: Lines, pair_offsets_in_data: np.ndarray) -> tuple[np.nd
     edges = np.zeros(len(text) + 1, np.int8)
     # The offsets of a line without pairs are equal, so its +1 and −1 cancel.
     edges[pair_offsets_in_data] += 1
-    np.subtract.at(edges, lines.ends, 1)
+    edges[lines.ends] -= 1
     text[np.cumsum(edges[:-1], dtype=np.int8) == 0] = SPACE
 
     # A comment after the pairs reaches to the end of its line.

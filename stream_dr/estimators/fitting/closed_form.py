@@ -171,7 +171,7 @@ class ClosedForm(AdditiveEstimator):
             )
         check_choice("folds_by", self.folds_by, ("row", "id"))
 
-        # The whole scatter is stored of at most MAX_EXACT_WIDTH mapped columns.
+        # If the whole scatter is stored, the feature map may make MAX_EXACT_WIDTH columns at most.
         max_columns = None
         if self.stored_scatter() == "exact":
             max_columns = MAX_EXACT_WIDTH

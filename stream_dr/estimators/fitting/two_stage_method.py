@@ -225,6 +225,7 @@ class TwoStage(PredictsHeldOut):
         # The matrix share·Cxx + ridge·I is inverted, where Cxx is the scatter. It is the identity
         # times `ridge` if share is 0. If not, it is share·(Cxx + gamma·I) with gamma = ridge/share.
         # So solve with Cxx + gamma·I, and divide loadings by √share and eigenvalues by share.
+        # A vector as the first argument of `two_stage` is the diagonal of a diagonal matrix.
         share, ridge = self.ridge_terms(moments)
         if share == 0.0:
             return two_stage(np.full(len(xh), ridge), significant_combinations, 0.0, zero_rounding(len(xh)))
