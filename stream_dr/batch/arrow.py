@@ -436,6 +436,7 @@ def arrow_feature_columns(block: Block) -> dict[str, pa.Array]:
     Dense rows with feature names are copied. Sparse rows and dense rows without names share the
     Block's memory.
     """
+    # `column_of_feature` adds the prefix "feature:" to reserved names, such as `weight`.
     if block.sparse:
         offsets = pa.array(block.X.indptr.astype(np.int32, copy=False))
         indices = pa.array(block.X.indices.astype(np.int32, copy=False))
@@ -547,6 +548,8 @@ def read_arrow(stream_or_file: BytesLike, max_unpacked_bytes: int | None = None)
     try:
         with pa.ipc.open_stream(pa.py_buffer(view), options=_READ_OPTIONS) as reader:
             refuse_unsupported_types(reader.schema)
+            # `ValidatedBatches` is a list. Its type says that the batches passed all checks, of
+            # which the last ones follow below.
             batches = ValidatedBatches(reader)
             if not batches:
                 batches.append(pa.RecordBatch.from_pylist([], schema=reader.schema))

@@ -218,8 +218,8 @@ def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -
         )
 
     # Lists are dense rows, and texts are a table with one column.
-    # JSON objects are sparse rows. If not, they are dense rows with feature names if all values are
-    # numbers, and rows of a table otherwise.
+    # JSON objects are sparse rows if the first one has `indices` and `values`. Otherwise they are
+    # dense rows with feature names if all values are numbers, and rows of a table if not.
     if row_type is list:
         return Block(_array_from_lists(parsed_rows))
     if row_type is str:

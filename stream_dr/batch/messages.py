@@ -349,8 +349,8 @@ def _messages(stream: memoryview) -> Iterator[Message]:
     at = 0
     while True:
         begin = at
-        # Since Arrow 0.15, a continuation marker precedes the length of a message.
-        # An older message begins with its length, whose bytes may look like JSON.
+        # Since Arrow 0.15, a message begins with a continuation marker, and then its length. Older
+        # messages, which begin with the length, are refused.
         marker, length = struct.unpack_from("<II", stream, at)
         at += 8
         if marker != _CONTINUATION:
@@ -434,6 +434,7 @@ class _MessageChecker:
             if rows is not None:
                 size = self._add_unpacked_bytes(rows, message.body)
             self._dictionaries[dictionary_id] = size
+        # Any other message is a record batch.
         else:
             size = self._add_unpacked_bytes(header, message.body)
             # pyarrow copies all dictionaries again for each record batch after the first, so their
@@ -748,14 +749,15 @@ def _check_array_offsets(array: pa.Array, column_name: str) -> None:
     if kind not in _STRING_OFFSETS and kind not in _LIST_OFFSETS:
         return
 
+    # Buffer 1 has the offsets, and buffer 2 the bytes of strings.
     # Arrow allows an array without rows to have an empty buffer of offsets.
     buffers = array.buffers()
     buffer = buffers[1]
     if not len(array) and (buffer is None or not buffer.size):
         return
 
-    # An array has one offset more than rows. If the array is a slice, its first row is the row
-    # `array.offset` of the buffers.
+    # An array has one offset more than rows, of numpy's type `dtype`. If the array is a slice, its
+    # first row is the row `array.offset` of the buffers.
     dtype = np.dtype(_STRING_OFFSETS.get(kind) or _LIST_OFFSETS[kind])
     needed = (array.offset + len(array) + 1) * dtype.itemsize
     if buffer is None or buffer.size < needed:

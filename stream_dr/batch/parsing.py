@@ -192,6 +192,7 @@ def _unwrap_container(y: Any) -> np.ndarray | list[Any]:
     # An Arrow column becomes a list, because an array would make floats of integers with nulls.
     if isinstance(y, pa.Array | pa.ChunkedArray):
         return y.to_pylist()  # type: ignore[no-any-return]
+    # Columns and tables of pandas and polars have the method `to_numpy`, and others `__array__`.
     if isinstance(y, NumpyConvertible):
         y = y.to_numpy()
     if isinstance(y, NumpyArrayLike):
@@ -234,6 +235,7 @@ def _targets_of_items(items: list[Any], allowed_kinds: Sequence[str], settled_ki
     are_numbers = types.isdisjoint({bool, np.timedelta64}) and all(issubclass(kind, numbers.Real) for kind in types)
     if are_numbers and all(issubclass(kind, numbers.Integral) for kind in types):
         return _targets_of_labels([int(v) for v in items], settled_kind)
+    # numpy makes floats of floats, but objects of other numbers, such as fractions.
     if are_numbers:
         array = np.asarray(items)
         if array.dtype.kind == "f":

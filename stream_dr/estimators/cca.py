@@ -131,8 +131,8 @@ class CCA(TargetRegression, TwoStage):
         lengths = np.linalg.norm(whitened_cross, axis=0)
         rotations: np.ndarray = root @ (whitened_cross / np.where(lengths > 0, lengths, 1.0))
 
-        # Apply the scaling, and sort the rows by label as in `classes_`. `weight` is the number of
-        # learned rows, by which a sum of squares of 1 becomes a variance of 1.
+        # Apply the scaling, and sort the rows by label as in `classes_`. `weight` is the sum of the
+        # learned rows' weights. Divided by it, a sum of squares is a variance.
         if self.scaling == "unit":
             rotations = rotations * np.sqrt(m.weight)
         if m.labelled:

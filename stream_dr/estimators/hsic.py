@@ -100,7 +100,7 @@ def _exact_hsic(
     # of a fitted estimator, here one that has learned nothing. Rows without a target are dropped.
     rows = take_target_column(as_block(X, y, weights))
     block, _ = drop_rows_without_target(spca.parse(new_fitted_state(spca), rows, raise_if_empty=True))
-    # Choose the kernel of the targets.
+    # Choose the widths of the RBF kernels of targets and rows. None means the linear kernel.
     # For labels, "rbf" means the linear kernel of the indicators (0 and 1), without a width.
     y_sigma = None
     if kernel == "rbf" and block.y.kind == "continuous":

@@ -179,7 +179,7 @@ class LDA(LinearClassifier, TwoStage):
         # LDA inverts the matrix A = share·Cxx + ridge·I, where Cxx is the scatter of all rows. Each
         # direction w has the length at which wᵀ A w = 1. Of this 1, share·eigenvalue is scatter
         # between classes. The rest is scatter within classes, which the ridge increases.
-        # Scale the directions to rest 1, which a rotation does not change.
+        # Scale the directions such that the rest is 1, which a rotation does not change.
         share = self.ridge_terms(moments)[0]
         unit = loadings / np.sqrt(np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE))
 

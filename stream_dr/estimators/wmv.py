@@ -284,8 +284,8 @@ class WMV(Refinable):
         C = np.diag(factors / n) - self.class_pair_weights(moments)
         between_values, rotation = np.linalg.eigh(inner @ C @ inner.T)
         vectors = basis @ rotation
-        # Single features would be the components if the scatter within classes were to be large, or
-        # if the between-class part had a negative eigenvalue, apart from rounding errors.
+        # The components would be single features if the within-class scatter had a positive factor,
+        # or if the between-class part had a negative eigenvalue, apart from rounding errors.
         rounding = len(between_values) * EPS * np.abs(between_values).max(initial=0.0)
         if share > 0.0 or (between_values < -rounding).any():
             raise NeedsRefine(

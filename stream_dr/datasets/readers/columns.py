@@ -186,7 +186,8 @@ class ColumnRoles(NamedTuple):
         - No column is a feature.
         - A column has a reserved name, such as "label" or "id", and no role.
         """
-        # `declared` has the columns that the options call features, `kinds` by the feature's kind.
+        # `declared` has the columns that the options call features: with their kind (`kinds`), or
+        # without it (`feature`).
         excluded = set(self.non_feature_columns())
         declared = {*dict(self.kinds), *self.feature}
         missing = sorted((excluded | declared) - set(all_columns))
@@ -288,6 +289,7 @@ def convert_batch_to_block(batch: pa.RecordBatch, feature_names: Sequence[str], 
     Raises NotFinite. Raises InvalidRows, which names the column, if a column of numbers has missing
     values. Raises SchemaMismatch if it has values that are not numbers.
     """
+    # If `raw` is True, the features keep their types, and are read as a table.
     X: Rows
     if roles.raw:
         X = table_from_arrow(batch.select(list(feature_names)))
@@ -458,6 +460,7 @@ def _single_label_targets(column: pa.Array, column_name: str) -> Targets:
     if is_string_type(column.type):
         column = column.cast(pa.large_string())
         column = pc.if_else(pc.equal(column, ""), None, column)
+    # `class_targets` converts or refuses values of other types than labels, such as floats.
     if is_label_type(column.type):
         return targets_of_labels(column)
     return class_targets(column.to_pylist())

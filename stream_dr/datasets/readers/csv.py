@@ -192,6 +192,7 @@ class CsvFile:
         number, record = next(self._read_records(), (1, []))
         self.names = self._parse_column_names(record, number)
         self.first_line = number + 1 if form.header is not False else 1
+        # The caller sets `has_gaps` to True if numbers may be missing, as in a table.
         self.has_gaps = False
         # Column of ids or labels → True if it has integers. The first values of a column are added.
         self._has_integers: dict[str, bool] = {}
@@ -267,6 +268,7 @@ class CsvFile:
         Ids and labels become integers if all are whole numbers. Texts of features that stand for a
         missing value become null.
         """
+        # For texts, an empty field and the strings of the option `missing` mean a missing value.
         gaps = pa.array(["", *self.form.missing], pa.string())
         code_columns = roles.code_columns(self.first.schema)
         columns = []
@@ -288,7 +290,7 @@ class CsvFile:
 
         Raises MalformedInput, which names the line, if a column has integers and a value is none.
         """
-        # A label may be missing. `gaps` are the texts that stand for a missing value.
+        # Only ids must not be missing. `gaps` are the texts that stand for a missing label.
         are_ids = column_name == roles.id
         if not are_ids:
             gaps = pa.array(sorted(self.form.gaps))
@@ -302,7 +304,8 @@ class CsvFile:
             sets = split_labels(texts, column_name, roles.separator)
             texts = sets.flatten()
 
-        # The first batch with a value decides. `integers` is None if some text is no integer.
+        # The first batch with a value decides. Before it, all values are null, and stay texts.
+        # `integers` is None if some text is no integer.
         integers = self._as_integers(texts, are_ids)
         if texts.null_count < len(texts):
             self._has_integers.setdefault(column_name, integers is not None)

@@ -311,6 +311,7 @@ def read_vw(
     parser = LabelParser(target)
     is_weighted: bool | None = None
     fault = "has no '|' (is this a libsvm file?) or several namespaces; number the features across namespaces first."
+    # A file of Vowpal Wabbit has no comments, so no byte begins one (b"").
     for lines, heads, X in read_heads_and_pairs(path, _VW_HEAD, fault, int(one_based), n_features, rows_per_block, b""):
         # A head is "label weight tag". The weight and the tag may be missing.
         words = [head.split() for head in heads]

@@ -92,8 +92,8 @@ class DocumentTopics:
 
         present = counts > 0
         # `present` may be left out (None) if every row has a target.
-        absent_or_none = None if present.all() else present
-        return Targets("multilabel", self.labels, self._codes[picks], indptr, present=absent_or_none)
+        present_or_none = None if present.all() else present
+        return Targets("multilabel", self.labels, self._codes[picks], indptr, present=present_or_none)
 
 
 def read_lyrl2004(

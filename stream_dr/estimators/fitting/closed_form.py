@@ -508,6 +508,8 @@ class ClosedForm(AdditiveEstimator):
 
         state: state from which the projection was solved.
         """
+        # `inner` is the projection without the feature map, and `parts` has the state of each fold
+        # without the map. `parts` is empty if rows are not in folds.
         inner = mapping.inner_linear_projection(projection)
         parts = mapping.inner_states_of_folds(state)
         if not parts or inner.solution == "refined":

@@ -722,7 +722,8 @@ def run_passes(
     tol_of_steps: tolerance of the passes, for the warning.
     max_passes_of_steps: maximum number of passes, for the error.
     """
-    # Collect the reports of all passes. After the loop, `step` is the result of the last pass.
+    # The loop makes all passes: a pass is made when its step is needed. Collect their reports.
+    # After the loop, `step` is the result of the last pass.
     passes = []
     for step in steps:
         passes.append(step.report)

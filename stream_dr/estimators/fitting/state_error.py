@@ -470,7 +470,7 @@ def _held_out_errors(
 
     # Add the error that comes from the different means of training rows and held-out rows. The
     # bias of the targets times F is Fᵀ(ȳ_T − ȳ) − (Wᵀ F)ᵀ(x̄_T − x̄), where T are the held-out
-    # rows.
+    # rows. The means are not yet multiplied by `scale`, the factors of scaled features.
     mean_difference = basis.T @ ((validation_moments.mean - train_moments.mean) * train_moments.scale)
     target_difference = F.T @ validation_moments.target_mean - F_train.T @ train_moments.target_mean
     bias = target_difference - (g * mean_difference) @ B

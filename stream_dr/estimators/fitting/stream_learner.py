@@ -108,6 +108,8 @@ class FittedState:
 
         # `projection` is cached, and `version` counts how often it became invalid. `refined` is the
         # result of `refine`, and `shown` the last projection that was returned to the user.
+        # `neighbour_search` is the cached classifier of `KNearest`. The last attribute is the value
+        # of n_components for which the warning FewerComponents was last issued.
         self.projection: Projection | None = None
         self.version = 0
         self.refined: Projection | None = None

@@ -349,7 +349,8 @@ class TwoStage(PredictsHeldOut):
         # The scatter follows from the equation wᵀ(share·Cxx + ridge·I)w = 1.
         share, ridge = self.ridge_terms(moments)
         remaining: np.ndarray = 1.0 - ridge * np.einsum("ij,ij->j", loadings, loadings)
-        # Use the diagonal's scatter if a large ridge leaves `remaining` without correct digits.
+        # If the ridge takes nearly all of the 1, less than half of the digits of `remaining` are
+        # correct (√EPS). Then use the scatter from the diagonal.
         return np.where(remaining > np.sqrt(EPS), remaining / share, from_diagonal)
 
     @property
