@@ -286,7 +286,8 @@ class RiverTransformer(base.MiniBatchTransformer):
         add_new_names: if true, each new name gets a column. If false, new names have no column.
         """
         # Most rows have the same names as the row before, so the last layout is reused. It is not
-        # reused if a name got a column since, or if a name without a column needs one now.
+        # reused if a name got a column since, or if a name without a column needs one now. The
+        # attribute `columns` has the columns of those names that have one.
         last = self._last_layout
         is_current = last.names == names and last.width == len(self._columns)
         needs_columns = add_new_names and len(last.columns) < len(names)

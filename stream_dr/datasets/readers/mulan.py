@@ -155,6 +155,7 @@ def read_arff_header(path: FileName) -> ArffHeader:
         if match is None:
             lines.fail(0, "an attribute needs a name and a type.")
         # The name is in single quotes, in double quotes or without quotes: groups 1, 2 and 3.
+        # Within quotes, a backslash stands before a quote. Group 4 is the type.
         name = next(group for group in match.groups()[:3] if group is not None)
         names.append(name.replace("\\", ""))
         types.append(match.group(4).strip())

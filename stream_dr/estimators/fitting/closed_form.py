@@ -356,6 +356,7 @@ class ClosedForm(AdditiveEstimator):
         solution_kind: kind of solution, "exact", "diagonal" or "refined".
         """
         # Drop the pair, so that its loadings do not stay in memory beside the scaled ones.
+        # Components of the same eigenvalue may be rotated freely, so choose one rotation.
         loadings, eigenvalues = directions
         del directions
         if self.solves_eigenproblem:

@@ -367,6 +367,7 @@ class TwoStage(PredictsHeldOut):
         moments = self.moments(self.state_)
         if moments.scatter is None:
             raise NeedsRefine(f"{type(self).__name__} keeps only the diagonal of Cxx; its condition is not known.")
+        # If share is 0, the matrix share·Cxx + ridge·I is the identity times `ridge`.
         share, ridge = self.ridge_terms(moments)
         if share:
             return condition_number(moments.scatter, ridge / share, moments.rounding)
