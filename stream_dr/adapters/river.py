@@ -229,6 +229,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         empty = np.empty((n_rows, 0))
         if not self._takes_dicts and rows.shape[1] == 0:
             return empty
+        # `_with_open_width` allows rows with more columns than were learned, if new names came.
         try:
             projection = self.learner.projection()
             return np.asarray(self.learner.project(projection, self._with_open_width(rows)))
@@ -285,7 +286,8 @@ class RiverTransformer(base.MiniBatchTransformer):
         add_new_names: if true, each new name gets a column. If false, new names have no column.
         """
         # Most rows have the same names as the row before, so the last layout is reused. It is not
-        # reused if a name got a column since, or if a name without a column needs one now.
+        # reused if a name got a column since, or if a name without a column needs one now. The
+        # attribute `columns` has the columns of those names that have one.
         last = self._last_layout
         is_current = last.names == names and last.width == len(self._columns)
         needs_columns = add_new_names and len(last.columns) < len(names)
@@ -445,7 +447,11 @@ def parse_river_target(river_target: RiverTarget) -> RowTarget:
 
 
 def _frame_like(data_frame: Any, columns: Mapping[Any, Any]) -> Any:
-    """Return columns (rows,) as a frame of a given frame's library."""
+    """Return columns as a data frame of the same library as another frame.
+
+    data_frame: the other frame.
+    columns: values (rows,) of each column by name.
+    """
     # A pandas frame gets the same index. polars requires that names of columns are strings.
     if is_pandas(data_frame):
         return type(data_frame)(columns, index=data_frame.index)

@@ -220,7 +220,7 @@ def _continuous_targets(target_column: pa.Array) -> Targets:
     Each row has one number, or each row has a list of k numbers. A null is a row without a target.
     """
     # `flat` has the numbers of all rows, k numbers for each row. If the column is a slice of a
-    # longer one, `values` has the numbers of the longer one, so those of other rows are cut off.
+    # longer one, `target_column.values` has all numbers of the longer one, so cut off the others.
     k = 1
     flat = target_column
     if pa.types.is_fixed_size_list(target_column.type):
@@ -274,7 +274,8 @@ def feature_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
         raise SchemaMismatch("the batch has no features: send features, or indices and values, or numeric columns.")
     refuse_pandas_index(names)
 
-    # A feature with a reserved name, such as `weight`, comes as the column `feature:weight`.
+    # The column of a feature with a reserved name, such as `weight`, has the name `feature:weight`.
+    # Remove the prefix from such names only. Other names may begin with the same letters.
     features = []
     for name in names:
         if _PREFIXED_OR_RESERVED.fullmatch(name):
@@ -289,8 +290,8 @@ def prefix_features(batch: pa.RecordBatch, stream_features: Sequence[str], to_le
     A column `weight` becomes `feature:weight` if the stream has a feature `weight`, and the batch
     has no column `feature:weight`. Lists are not renamed, because no feature is a list.
 
-    to_learn: True to raise SchemaMismatch instead of renaming a column. If the column has the
-        weights of the rows, the model would learn wrong rows, and could not unlearn them.
+    to_learn: True if the rows will be learned. SchemaMismatch is then raised instead of renaming a
+        column. If the column had the rows' weights after all, the model would learn wrong rows.
     """
     columns = batch.schema.names
     renamed = []
@@ -435,6 +436,7 @@ def arrow_feature_columns(block: Block) -> dict[str, pa.Array]:
     Dense rows with feature names are copied. Sparse rows and dense rows without names share the
     Block's memory.
     """
+    # `column_of_feature` adds the prefix "feature:" to reserved names, such as `weight`.
     if block.sparse:
         offsets = pa.array(block.X.indptr.astype(np.int32, copy=False))
         indices = pa.array(block.X.indices.astype(np.int32, copy=False))
@@ -538,13 +540,16 @@ def read_arrow(stream_or_file: BytesLike, max_unpacked_bytes: int | None = None)
     max_unpacked_bytes : int or None
         Limit on the size after decompression, see `read_checked_messages`. None means no limit.
     """
-    # Check the messages first. Their list is not needed, because pyarrow reads the bytes again.
+    # A file is a stream between a header and a footer, which are removed. Check the messages first.
+    # Their list is not needed, because pyarrow reads the bytes again.
     view = strip_file_header_footer(memoryview(stream_or_file).cast("B"))
     read_checked_messages(view, max_unpacked_bytes)
 
     try:
         with pa.ipc.open_stream(pa.py_buffer(view), options=_READ_OPTIONS) as reader:
             refuse_unsupported_types(reader.schema)
+            # `ValidatedBatches` is a list. Its type says that the batches passed all checks, of
+            # which the last ones follow below.
             batches = ValidatedBatches(reader)
             if not batches:
                 batches.append(pa.RecordBatch.from_pylist([], schema=reader.schema))

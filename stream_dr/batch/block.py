@@ -165,10 +165,11 @@ class Block(NamedTuple):
 
 
 def check_source_rows(X: Rows) -> None:
-    """Raise an error for rows of a caller's own source that compiled loops cannot use.
+    """Raise an error for rows that compiled loops cannot use.
 
-    Raises InvalidIndex for sparse rows with invalid index arrays. Raises NotFinite for a value that
-    is NaN, infinite or too large.
+    The rows come from a caller's own source, so they were not checked before. Raises InvalidIndex
+    for sparse rows with invalid index arrays. Raises NotFinite for a value that is NaN, infinite or
+    too large.
     """
     if is_sparse(X):
         has_canonical_indices(X, X.shape, "row")  # Called for its errors alone.
@@ -247,7 +248,7 @@ def as_weights(weights: ArrayLike | None, n_rows: int) -> np.ndarray | None:
     if array.shape != (n_rows,):
         raise InvalidWeights(f"sample_weight.shape == {array.shape}, expected ({n_rows},): pass one weight a row.")
 
-    # The comparisons are False for NaN, so NaN counts as invalid.
+    # The comparisons are False for NaN, so NaN counts as invalid. `argmin` finds the first False.
     valid = (array >= 0) & (array <= LARGEST)
     if not valid.all():
         row = int(np.argmin(valid))

@@ -115,8 +115,9 @@ def _refuse_too_many_gaps(n_rows: int, n_columns: int, n_present: int, column_no
     n_present: number of values that the request has.
     column_noun: word for columns in the error message.
     """
-    # `needed` is the memory of the whole table, counted in values. A column takes some even without
-    # rows. `limit` allows one missing value for each present one, and MAX_MISSING_VALUES more.
+    # `needed` is the memory of the whole table, counted in values. Each column also takes memory
+    # that does not depend on the rows, as much as COLUMN_OVERHEAD_IN_VALUES values.
+    # `limit` allows one missing value for each present one, and MAX_MISSING_VALUES more.
     needed = (n_rows + COLUMN_OVERHEAD_IN_VALUES) * n_columns
     limit = 2 * n_present + MAX_MISSING_VALUES
     if needed > limit:
@@ -217,8 +218,8 @@ def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -
         )
 
     # Lists are dense rows, and texts are a table with one column.
-    # JSON objects are sparse rows. If not, they are dense rows with feature names if all values are
-    # numbers, and rows of a table otherwise.
+    # JSON objects are sparse rows if the first one has `indices` and `values`. Otherwise they are
+    # dense rows with feature names if all values are numbers, and rows of a table if not.
     if row_type is list:
         return Block(_array_from_lists(parsed_rows))
     if row_type is str:

@@ -280,7 +280,7 @@ def as_rows(X: Any) -> RowsAndNames:
     - InvalidRows if X is not a table of rows and columns.
     - InvalidIndex for a sparse matrix with invalid index arrays.
     - NotFinite for a value that is NaN, infinite or too large.
-    - SchemaMismatch or InvalidRows for columns of a table that were prepared for a feature map.
+    - SchemaMismatch or InvalidRows for a table that `table_from_arrow` made for a feature map.
     """
     X = open_rows(X)
     names = None
@@ -296,7 +296,8 @@ def as_rows(X: Any) -> RowsAndNames:
     elif (table := as_table(X)) is not None:
         rows, names = as_matrix(table)
     else:
-        # Columns prepared for a feature map raise an error. X is else a list or of unknown type.
+        # A table that was made for a feature map raises an error. If X is none, it is a list, or of
+        # unknown type.
         refuse_table(X)
         rows = _as_float_matrix(X)
     check_finite(rows)
@@ -366,7 +367,9 @@ def _column_names(columns: Iterable[object]) -> tuple[str, ...] | None:
 
 
 def table_from_arrow(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
-    """Return a record batch or table as a table for a feature map.
+    """Convert Arrow data to a table for a feature map.
+
+    Such a table is a record batch with columns of the few types that a feature map reads.
 
     Raises:
 

@@ -349,8 +349,8 @@ def _messages(stream: memoryview) -> Iterator[Message]:
     at = 0
     while True:
         begin = at
-        # Since Arrow 0.15, a continuation marker precedes the length of a message.
-        # An older message begins with its length, whose bytes may look like JSON.
+        # Since Arrow 0.15, a message begins with a continuation marker, and then its length. Older
+        # messages, which begin with the length, are refused.
         marker, length = struct.unpack_from("<II", stream, at)
         at += 8
         if marker != _CONTINUATION:
@@ -394,7 +394,9 @@ class _MessageChecker:
 
     def __init__(self, max_unpacked_bytes: int | None) -> None:
         # Totals over all messages so far. Parts are columns and metadata entries, and `_text_bytes`
-        # are the bytes that the metadata needs for them. `_bytes` and `_buffer_bytes` are unpacked.
+        # are the bytes that the metadata needs for them. `_values` is the number of values in all
+        # columns, and `_buffer_bytes` the unpacked size of their buffers. `_bytes` is the memory
+        # that pyarrow needs, which may be larger.
         self._max_bytes = max_unpacked_bytes
         self.metadata_bytes = 0
         self._messages = 0
@@ -432,6 +434,7 @@ class _MessageChecker:
             if rows is not None:
                 size = self._add_unpacked_bytes(rows, message.body)
             self._dictionaries[dictionary_id] = size
+        # Any other message is a record batch.
         else:
             size = self._add_unpacked_bytes(header, message.body)
             # pyarrow copies all dictionaries again for each record batch after the first, so their
@@ -447,6 +450,8 @@ class _MessageChecker:
         self._enforce_limit(self._messages, MAX_BATCHES + 1, "record batches and dictionaries; join them")
         self._bytes += size
         self._enforce_limit(self._bytes, self._max_bytes, "bytes once unpacked; send fewer rows a request")
+        # Values take more than half a byte, except nulls and booleans. So allow two values a byte,
+        # and MAX_EXTRA_VALUES more.
         small = f"values in {self._buffer_bytes} bytes, most of them null or boolean; send fewer rows a request"
         self._enforce_limit(self._values, 2 * self._buffer_bytes + MAX_EXTRA_VALUES, small)
 
@@ -744,14 +749,15 @@ def _check_array_offsets(array: pa.Array, column_name: str) -> None:
     if kind not in _STRING_OFFSETS and kind not in _LIST_OFFSETS:
         return
 
+    # Buffer 1 has the offsets, and buffer 2 the bytes of strings.
     # Arrow allows an array without rows to have an empty buffer of offsets.
     buffers = array.buffers()
     buffer = buffers[1]
     if not len(array) and (buffer is None or not buffer.size):
         return
 
-    # An array has one offset more than rows. If the array is a slice, its first row is the row
-    # `array.offset` of the buffers.
+    # An array has one offset more than rows, of numpy's type `dtype`. If the array is a slice, its
+    # first row is the row `array.offset` of the buffers.
     dtype = np.dtype(_STRING_OFFSETS.get(kind) or _LIST_OFFSETS[kind])
     needed = (array.offset + len(array) + 1) * dtype.itemsize
     if buffer is None or buffer.size < needed:

@@ -161,6 +161,7 @@ def _read_targets(y: Any, allowed_kinds: Sequence[str], settled_kind: str | None
         return _targets_of_matrix(y, settled_kind)
     if y.ndim != 1:
         raise InvalidTargets(f"y has {y.ndim} dimensions; pass (rows,) or (rows, k).")
+    # numpy's kinds c and f are complex numbers and floats. Other types are read as labels.
     if y.dtype == object:
         return _targets_of_objects(y.tolist(), allowed_kinds, settled_kind)
     if y.dtype.kind == "c":
@@ -191,6 +192,7 @@ def _unwrap_container(y: Any) -> np.ndarray | list[Any]:
     # An Arrow column becomes a list, because an array would make floats of integers with nulls.
     if isinstance(y, pa.Array | pa.ChunkedArray):
         return y.to_pylist()  # type: ignore[no-any-return]
+    # Columns and tables of pandas and polars have the method `to_numpy`, and others `__array__`.
     if isinstance(y, NumpyConvertible):
         y = y.to_numpy()
     if isinstance(y, NumpyArrayLike):
@@ -233,6 +235,7 @@ def _targets_of_items(items: list[Any], allowed_kinds: Sequence[str], settled_ki
     are_numbers = types.isdisjoint({bool, np.timedelta64}) and all(issubclass(kind, numbers.Real) for kind in types)
     if are_numbers and all(issubclass(kind, numbers.Integral) for kind in types):
         return _targets_of_labels([int(v) for v in items], settled_kind)
+    # numpy makes floats of floats, but objects of other numbers, such as fractions.
     if are_numbers:
         array = np.asarray(items)
         if array.dtype.kind == "f":
@@ -247,7 +250,8 @@ def _targets_of_objects(items: list[Any], allowed_kinds: Sequence[str], settled_
     if types <= {str, int, bool, type(None)}:
         return _targets_of_labels(items, settled_kind)
 
-    # Decide by the types of the items that are not missing.
+    # Decide by the types of the items that are not missing. `_plain_item` returns None for missing
+    # items of any type.
     items = [_plain_item(item) for item in items]
     types = set(map(type, items)) - {type(None)}
     if any(issubclass(kind, list | tuple | set | frozenset | np.ndarray) for kind in types):

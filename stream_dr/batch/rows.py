@@ -100,7 +100,8 @@ class TableStream:
 
     def __iter__(self) -> Iterator[pa.Table]:
         """Yield the tables."""
-        # A batch is an Arrow record batch, or a frame of the library that created the stream.
+        # A batch is an Arrow record batch, or a frame of the library that created the stream. The
+        # stream is a pyarrow dataset or scanner, a lazy frame of polars, or an Arrow C stream.
         batches: Iterable[object]
         if isinstance(self.source, ArrowScanner):
             batches = self.source.to_batches()
@@ -231,6 +232,7 @@ def arrow_from_dicts(rows: Sequence[Mapping[Any, Any]]) -> pa.Table:
     or NaN, or if the row does not have the key. Raises SchemaMismatch if a column has values of
     different types.
     """
+    # A dict of the keys has no key twice. But different keys, such as 1 and "1", may give one name.
     keys = dict.fromkeys(key for row in rows for key in row)
     names = [str(key) for key in keys]
     refuse_repeated_names(names)
@@ -458,7 +460,8 @@ def as_source(source: object) -> Source:
     if isinstance(source, Source):
         return source
 
-    # A tuple is one batch, unless its first item is itself a batch (a tuple or a Block).
+    # A tuple of up to three items (X, y and weights) is one batch, unless its first item is itself
+    # a batch (a tuple or a Block).
     if isinstance(source, tuple) and 0 < len(source) <= 3 and not isinstance(source[0], tuple | Block):
         if not isinstance(source[0], Iterator):
             return RepeatableBatches([source])

@@ -140,6 +140,7 @@ class Schema(NamedTuple):
             return block._replace(X=rows, names=tuple(rows.schema.names))
 
         # A sparse block may have fewer columns than declared. The missing columns are empty.
+        # `stated` is the declared number of columns, or 0 if none was declared.
         if block.sparse and self.layout == "sparse":
             X = pad_with_zero_columns(block.X, max(block.features, self.stated))
             block = block._replace(X=X, width_stated=self.stated > 0)

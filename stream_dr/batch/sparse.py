@@ -226,11 +226,12 @@ def has_canonical_indices(X: Any, shape: tuple[int, int], row_word: str) -> bool
 
 
 def _refuse_outside(indices: np.ndarray, indptr: np.ndarray, limit: int, row_word: str) -> None:
-    """Raise InvalidIndex for an index below 0 or from `limit` on.
+    """Raise InvalidIndex for an index that is below 0, or not below `limit`.
 
     row_word: word for a row in the error message.
     """
-    # For single rows, a ufunc's `reduce` is faster than the methods min and max.
+    # Return if all indices are valid. For single rows, a ufunc's `reduce` is faster than the
+    # methods min and max.
     if not len(indices) or (np.minimum.reduce(indices) >= 0 and np.maximum.reduce(indices) < limit):
         return
     # `at` is the position of the first invalid index. For a CSC matrix, `row` is a column of the

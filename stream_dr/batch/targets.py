@@ -113,6 +113,7 @@ def encode_plain_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray] | N
     This is as fast as `encode_labels` for values of Python, and faster for few rows. Returns None
     for long arrays of integers, and for labels that need the checks of `label_column`.
     """
+    # Arrow is faster for long arrays of integers.
     if isinstance(labels, np.ndarray):
         if len(labels) >= MANY_ROWS and labels.dtype.kind in "iu":
             return None
@@ -203,7 +204,8 @@ def check_float_labels_exact(numbers: np.ndarray) -> None:
 
     numbers: whole floats.
     """
-    # `bits` is the number of binary digits of a float, one of which is not stored.
+    # `bits` is the number of binary digits of a float, one of which is not stored. Floats that are
+    # longer than float64 (53 digits) count as float64.
     bits = min(np.finfo(numbers.dtype).nmant + 1, 53)
     inexact = numbers[np.abs(numbers) >= 2.0**bits]
     if len(inexact):

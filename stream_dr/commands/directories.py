@@ -30,6 +30,8 @@ def inspect(
         print_result(json.dumps(description, indent=2))
         return
 
+    # Before the first batch, the kind of targets and the layout (such as "sparse") are None. Two
+    # lines are, for example: "position 0, 600 rows, named rows of 3 features", "class targets, …".
     schema = description["schema"]
     kind = schema["target_kind"] or "no"
     layout = schema["layout"] or "no"
@@ -46,6 +48,10 @@ def _print_model(name: str, model: JsonDict) -> None:
     model: description of the model. `stale_rows` is the number of rows that the model has learned
         since its version was solved.
     """
+    # Lines are, for example:
+    #     lda: lda(gamma=1.0), live, 600 rows, position 0, version 1, 2 components, exact, sha256 …
+    #       release spring: version 1, 600 rows
+    #       failed at position 7 (not_finite): …
     stale = ""
     if model["stale_rows"]:
         stale = f", {model['stale_rows']} stale rows"
@@ -146,7 +152,7 @@ def backup(
     """
     from stream_dr.directory.backup import backup as copy
 
-    with ProgressBar("copying", None, "bytes") as bar:
+    with ProgressBar("copying", unit="bytes") as bar:
         copy(directory, out, bar.show)
     say(f"{out} is a copy of {directory}.")
 
@@ -166,7 +172,8 @@ def restore(
     from stream_dr.directory.backup import backup as copy
     from stream_dr.directory.verify import verify_shards_of_log
 
-    with ProgressBar("copying", None, "bytes") as bar:
+    # To restore is to copy the backup, in the same way as `backup` copies a directory.
+    with ProgressBar("copying", unit="bytes") as bar:
         copy(out, directory, bar.show)
     # Shards in other folders are no part of a backup, so they may be missing. This is no failure.
     for finding in verify_shards_of_log(directory):

@@ -130,7 +130,7 @@ def _map_tables(read_as: ReadOptions, sources: list[Path], specs: ModelSpecs) ->
     """Return options and specs for tables, if the sources are tables.
 
     Each model then gets a feature map, which encodes columns as numbers. The columns are then read
-    unchanged (`raw`). Otherwise `read_as` and `specs` are returned.
+    unchanged (`raw`). If no source is a table, `read_as` and `specs` are returned unchanged.
     """
     files = read_as.open_all_but_shards(sources)
     first = first_table_block(files)
@@ -162,7 +162,8 @@ def _evaluate(
     from stream_dr.running.warm_up import warm_up
 
     models = {name: make(key, params) for name, key, params in specs}
-    # Compile numba functions first, so that the progress bar does not count the compilation.
+    # Compile numba functions first, so that the progress bar does not count the compilation. Those
+    # for JSON rows are not needed. The number of rows is known only for shards.
     warm_up(models.values(), say, json=False)
     with ProgressBar("evaluate", getattr(source, "rows", 0)) as bar:
         stream = ShuffledSource(source, settings.seed) if shuffle else source
@@ -188,7 +189,8 @@ def _print_scores(scores: list["Score"], as_json: bool) -> None:
         print_result(json.dumps(described))
         return
 
-    # Scores have an AUC if rows have several labels. A row then counts if all its labels are right.
+    # Scores have an AUC if rows have several labels. The accuracy then counts a row only if all its
+    # labels are right.
     head = "accuracy of rows" if "auc" in scores[0].figures else "accuracy"
     print_result(f"{'model':<16} {'classifier':<10} components  {head}  micro F1  macro F1     AUC      rows")
     for score in scores:
@@ -210,7 +212,8 @@ def _score_line(score: "Score", accuracy_width: int) -> str:
     if "auc" in figures:
         auc = f"{figures['auc']:.4f}"
 
-    # `weak` says in words if the accuracy is not better than that of the most frequent label.
+    # `most_frequent` is the accuracy of always predicting the most frequent label. `weak` says in
+    # words if the accuracy is not better, and is "" otherwise.
     weak = ""
     if rows and "most_frequent" in figures:
         weak = weakness(figures["accuracy"], rows, figures["most_frequent"])
@@ -219,7 +222,7 @@ def _score_line(score: "Score", accuracy_width: int) -> str:
 
 
 def _print_warnings(scores: list["Score"], first: int, shuffled: bool) -> None:
-    """Print what limits the meaning of the scores.
+    """Print warnings about the meaning of the scores.
 
     Rows seem sorted by label if the label changes from one row to the next less than a tenth as
     often as it would in random order.
@@ -309,7 +312,7 @@ def suggest(
 
     source = read_as.open_as_one_source(sources)
     target = "class" if as_classes else "auto"
-    with ProgressBar("suggest", None) as bar:
+    with ProgressBar("suggest") as bar:
         # The column of ids may be known only now, so open the files again.
         feature_map = read_as.suggest_map_spec(read_as.open_all_but_shards(sources))
 
@@ -330,6 +333,8 @@ def _propose_learn(comparison: "Comparison", id_column: str | None, arguments: l
     id_column: column that this command has taken for ids without the option --id, or None.
     arguments: arguments of this process.
     """
+    # `lines` are the results, highest score first. The note says, for example, that the method is
+    # not better than the most frequent label.
     best = comparison.best
     if best is None:
         top = comparison.lines[0]

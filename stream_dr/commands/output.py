@@ -62,7 +62,7 @@ class ProgressBar:
         Name of the items that are counted, such as "rows" or "bytes".
     """
 
-    def __init__(self, title: str, total: int | None, unit: str = "rows") -> None:
+    def __init__(self, title: str, total: int | None = None, unit: str = "rows") -> None:
         # The texts in braces are filled by the fields that `show` sets. The bar is shown on terminals
         # only, and needs a total above 0.
         self._progress = Progress(
@@ -103,6 +103,7 @@ class ProgressBar:
         if title is not None and title != self._title:
             self._restart(title)
 
+        # Without a known total, the total shown is the number of rows done.
         if total is None:
             total = self._total or n_done
         # Times are in seconds since the work started.

@@ -89,6 +89,7 @@ class ReadOptions(NamedTuple):
         """
         from stream_dr.feature_maps.column_report import suitable_map_spec
 
+        # `rows` is None if no file is read as a table.
         rows = first_table_block(files)
         if rows is None:
             return self.table_map_spec()
@@ -430,7 +431,8 @@ def _add_options(command: Callable[..., None], *declarations: type) -> Callable[
         feature_map(read_as.table_map_spec())
         command(**arguments, read_as=read_as)
 
-    # Typer makes a command's options from its signature and annotations.
+    # Typer makes a command's options from its signature and annotations. The parameter `read_as` of
+    # `command` is replaced by one parameter for each option.
     parameters = [p for name, p in inspect.signature(command).parameters.items() if name != "read_as"]
     parameters += shared.values()
     run_with_read_as.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -459,7 +461,7 @@ def _parse_options(options: JsonDict) -> ReadOptions:
             raise typer.BadParameter(f"{impute!r}; give mean or a number.", param_hint="--impute") from e
 
     # The remaining options are those of the file readers. `kinds` are pairs (column, kind).
-    # A user types a tab as the two characters \t.
+    # A user types a tab as the two characters \t. Readers take the columns to drop as one text.
     kinds = list(map(_parse_column_kind, options.pop("as_") or ()))
     kinds += [(name, "text") for name in options.pop("text", None) or ()]
     options["kinds"] = tuple(kinds)

@@ -43,6 +43,7 @@ def serve(
 
     specs = [parse_model_spec(text) for text in model or []]
 
+    # `serve_command` calls this function with the opened directory, before the service starts.
     def add_specified_models(directory: "Directory") -> None:
         for spec in specs:
             add_model(directory, *spec)
@@ -159,6 +160,7 @@ def _print_score_table(title: str, lines: list[Any], caption: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    # `bytes` is the size of one projected row, and `seconds` is the time of one query.
     table = Table(title=title, caption=caption)
     table.add_column("model")
     for column in ("components", "rows seen", "accuracy", "bytes a row", "µs a query", "rows/s"):

@@ -57,7 +57,7 @@ def _files_of_folders(paths: list[Path]) -> list[Path]:
 
     files: list[Path] = []
     for path in paths:
-        # A RemotePath is no Path. Its folder holds shards, which are opened together.
+        # A RemotePath (address in an object store) is no Path. It names shards, opened together.
         if isinstance(path, Path) and path.is_dir():
             files += map(Path, files_of_folder(path))
         else:
@@ -117,6 +117,7 @@ def parse_model_spec(text: str) -> NamedSpec:
     if name and rest.endswith(SAVED_SUFFIX):
         return NamedSpec(name.strip(), rest.strip(), {})
 
+    # The text lda:gamma=1 lacks NAME=. Its part before the first = has a colon, unlike a name.
     key, _, assignments = rest.partition(":")
     if not (name and equals and key) or ":" in name:
         raise typer.BadParameter(f"{text!r}; give NAME=KEY[:param=value,…], for example lda=lda:n_components=9.")
@@ -211,6 +212,7 @@ def check_model_specs(specs: ModelSpecs) -> None:
         if names.count(name) > 1:
             message = f"two models are called {name!r}; give each a name of its own."
             raise typer.BadParameter(message, param_hint="--model")
+        # Load or make the estimator only for the errors this raises. A file may have any size here.
         if key.endswith(SAVED_SUFFIX):
             load(key, max_bytes=None)
         else:
@@ -252,6 +254,8 @@ def complete_specs(
         # Only LDA without a regularisation of its own (gamma or shrinkage) gets a ridge.
         ridge: JsonDict = {}
         if key == "lda" and not {"gamma", "shrinkage"} & params.keys():
+            # Kinds of rows are "words", "words beside columns", "many numbers" and "numbers".
+            # RIDGES has the parameters of the ridge by kind. Only rows with words get one here.
             kind = ridge_row_kind(first_block, feature_map)
             if "words" in kind:
                 ridge = RIDGES[kind]

@@ -45,7 +45,7 @@ def convert(
     """
     from stream_dr.datasets.convert import convert as run
 
-    with ProgressBar("convert", None) as bar:
+    with ProgressBar("convert") as bar:
         manifest = run(
             list(sources),
             read_as.format,
@@ -90,7 +90,7 @@ def fetch(
     """
     from stream_dr.datasets.convert import fetch as run
 
-    with ProgressBar("fetch", None) as bar:
+    with ProgressBar("fetch") as bar:
         manifests = run(name, out, progress=bar.show)
     for folder, manifest in manifests.items():
         print_result(describe_shards(folder, manifest))
@@ -173,9 +173,9 @@ def transform(
     from stream_dr.running.query import project
 
     check_output_path(out)
-    with Directory(directory, writable=False) as opened, ProgressBar("transform", None) as bar:
+    with Directory(directory, writable=False) as opened, ProgressBar("transform") as bar:
         projected_by = opened.model(model)
-        # `total` is the number of rows if it is known, for the progress bar. 0: unknown.
+        # `total` is the number of rows, for the progress bar. It is 0 (unknown) for files.
         # A file may have other columns than the stream, so select the columns of the stream.
         # Shards always have the columns of the stream.
         data: Source

@@ -74,7 +74,8 @@ def convert(
     # Called only for its check: OutputExists is raised now, before the files are opened.
     find_leftovers(output_folder)
 
-    # Let all features be numbers unless the caller sets `raw`. The first rows do not decide.
+    # raw=None would let the first rows decide whether features are numbers. Read None as False, so
+    # that all features are numbers unless the caller sets `raw`.
     source = open_source(paths, format, options._replace(raw=bool(options.raw)))
     return write_shards(
         source.blocks(), output_folder, rows_per_shard, rows_per_batch, n_features=options.n_features, progress=progress
@@ -197,7 +198,7 @@ def _fetch_openml(prefixed_name: str) -> _DatasetPart:
     targets = None
     if bunch.target is not None:
         targets = np.asarray(bunch.target)
-    # Only blocks of sparse rows may have fewer columns than X, because the last ones may be all 0.
+    # State the number of columns of sparse rows, because blocks may lack the last columns of X.
     n_features = X.shape[1] if sp.issparse(X) else None
     return _DatasetPart(folder="", n_features=n_features, blocks=_split_into_blocks(X, targets, feature_names))
 

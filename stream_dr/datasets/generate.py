@@ -10,8 +10,8 @@ on generated rows is never a result on RCV1.
 
 Each row is generated in these steps:
 
-1. Draw one top topic, and sometimes a second.
-2. Draw one or two lower topics under each top topic. The row gets these topics and all their
+1. Draw one main topic, and sometimes a second.
+2. Draw one or two lower topics under each main topic. The row gets these topics and all their
    ancestors in the tree.
 3. Draw the words one by one. Most words come from the whole vocabulary, by Zipf's law. The other
    words are specific to the row's topics.
@@ -55,7 +55,7 @@ ROWS = 804_414
 """Number of documents of RCV1-v2."""
 
 TOP_SHARES = {"CCAT": 0.474, "GCAT": 0.297, "MCAT": 0.255, "ECAT": 0.149}
-"""For each top topic, the share of the rows that have this topic."""
+"""For each main topic, the share of the rows that have this topic."""
 
 _CODES = """
 CCAT C11 C12 C13 C14 C15 C151 C1511 C152 C16 C17 C171 C172 C173 C174 C18 C181 C182 C183 C21 C22 C23
@@ -106,10 +106,10 @@ class WordAndTopicTables(NamedTuple):
     ancestors : (103, 4) int64
         Row i has the topic i, its parent, the parent's parent and so on. Unused entries are −1.
     under : (4, 103) float64
-        For each top topic, the cumulative probabilities of the lower topics under it.
+        For each main topic, the cumulative probabilities of the lower topics under it.
     pairs : (16,) float64
-        Cumulative probabilities of the 4 · 4 pairs (first, second) of top topics. A pair of two
-        equal topics means that a row has only one top topic.
+        Cumulative probabilities of the 4 · 4 pairs (first, second) of main topics. A pair of two
+        equal topics means that a row has only one main topic.
     """
 
     common: np.ndarray
@@ -190,7 +190,7 @@ def _repeat_indices_by_share(shares: np.ndarray, n_entries: int) -> np.ndarray:
 
 
 def _parent_topic(topic: str) -> str | None:
-    """Return a topic's parent, or None for a top topic."""
+    """Return a topic's parent, or None for a main topic."""
     # The names show the tree. For example, the parent of C151 is C15.
     if topic in TOP_SHARES:
         return None
@@ -218,7 +218,7 @@ def _ancestor_codes() -> np.ndarray:
 def _cumulative_subtopic_shares() -> np.ndarray:
     """Return the cumulative probabilities of lower topics.
 
-    The array is (4, 103). Row i has the lower topics under the top topic i. The probabilities
+    The array is (4, 103). Row i has the lower topics under the main topic i. The probabilities
     follow Zipf's law. They are assigned to the topics in random order.
     """
     shares = np.zeros((len(TOP_SHARES), len(TOPICS)))
@@ -230,15 +230,15 @@ def _cumulative_subtopic_shares() -> np.ndarray:
 
 
 def _cumulative_topic_pair_shares() -> np.ndarray:
-    """Return the cumulative probabilities (16,) of pairs of top topics.
+    """Return the cumulative probabilities (16,) of pairs of main topics.
 
-    TOP_SHARES has the 4 top topics, the roots of the tree of topics. The array has the 4 · 4 pairs
-    (first, second). A pair of two equal topics means that a row has only one top topic. The
-    probabilities are chosen so that the share of rows with each top topic is its value in
+    TOP_SHARES has the 4 main topics, the roots of the tree of topics. The array has the 4 · 4 pairs
+    (first, second). A pair of two equal topics means that a row has only one main topic. The
+    probabilities are chosen so that the share of rows with each main topic is its value in
     TOP_SHARES.
     """
-    # `first` (4,) is the probability of each top topic to be the first topic of a row.
-    # The shares sum to more than 1, because rows with two top topics count twice. `extra` is the
+    # `first` (4,) is the probability of each main topic to be the first topic of a row.
+    # The shares sum to more than 1, because rows with two main topics count twice. `extra` is the
     # share of these rows.
     shares = np.array(list(TOP_SHARES.values()))
     first = shares / shares.sum()
@@ -246,8 +246,9 @@ def _cumulative_topic_pair_shares() -> np.ndarray:
     pairs = np.outer(first, first)
     np.fill_diagonal(pairs, 0.0)
 
-    # Iterative proportional fitting: scale rows and columns in turn, until each topic is as often
-    # the second topic as the first, in rows with two. After 200 rounds, this has converged.
+    # Iterative proportional fitting: scale the rows and columns of `pairs` in turn, until the sums
+    # of each topic's row (as first topic) and column (as second topic) are both extra · first.
+    # After 200 rounds, this has converged.
     for _ in range(200):
         pairs *= (extra * first / pairs.sum(axis=1))[:, None]
         pairs *= extra * first / pairs.sum(axis=0)
@@ -264,7 +265,7 @@ _LENGTH_SIGMA = 0.55
 """Standard deviation of the logarithm of the number of words in a row."""
 
 _FURTHER_TOPIC = 0.27
-"""Probability that a second lower topic is drawn under a top topic."""
+"""Probability that a second lower topic is drawn under a main topic."""
 
 
 def generate_rcv1_like(rows: int, targets: str = "topics", seed: int = 0, start: int = 0) -> Iterator[Block]:
@@ -279,8 +280,8 @@ def generate_rcv1_like(rows: int, targets: str = "topics", seed: int = 0, start:
     rows : int
         Number of rows.
     targets : "topics" or "top4"
-        "topics": each row has several labels, all its topics among 103. "top4": each row has one
-        label, its first top topic among four.
+        "topics": the labels of a row are all its topics, of which there are 103. "top4": the label
+        of a row is one of four main topics.
     seed : int
         Seed of the stream.
     start : int
@@ -364,31 +365,31 @@ def _draw_row_topics(
 
     Returns three values:
 
-    - For each row, the index of its first top topic in `TOP_SHARES`.
+    - For each row, the index of its first main topic in `TOP_SHARES`.
     - Codes of the topics of row 0, then of row 1, and so on. The codes of a row ascend.
     - The topics of row i are codes[indptr[i] : indptr[i + 1]].
 
     random: generator of the random numbers.
     word_tables: tables of probabilities from which the topics are drawn.
     """
-    # A top topic is a root of the tree, such as CCAT.
-    # Draw the first and the second top topic of each row. If they are equal, the row has only one.
+    # A main topic is a root of the tree, such as CCAT.
+    # Draw the first and the second main topic of each row. If they are equal, the row has only one.
     # `pairs` has the cumulative probabilities of the pairs. Pair p is divmod(p, 4).
     # The last entry is their sum, by which a random number from 0 to 1 is multiplied.
     pair = np.searchsorted(word_tables.pairs, random.random(_CHUNK) * word_tables.pairs[-1], side="right")
     top, second = np.divmod(pair, len(TOP_SHARES))
 
-    # Choose the lower topics. Topics form a tree: each lower topic belongs to one top topic.
+    # Choose the lower topics. Topics form a tree: each lower topic belongs to one main topic.
     # For each chosen topic, `row` is the index of the row that gets the topic.
-    # For each chosen topic, `above` is the index of its top topic.
+    # For each chosen topic, `above` is the index of its main topic.
     has_second = np.flatnonzero(top != second)
     row = np.concatenate([np.arange(_CHUNK), has_second])
     above = np.concatenate([top, second[has_second]])
-    # Some rows get a second lower topic under the same top topic, with probability _FURTHER_TOPIC.
+    # Some rows get a second lower topic under the same main topic, with probability _FURTHER_TOPIC.
     repeated = np.flatnonzero(random.random(len(row)) < _FURTHER_TOPIC)
     row = np.concatenate([row, row[repeated]])
     above = np.concatenate([above, above[repeated]])
-    # `under[t]` has the cumulative probabilities of the lower topics under the top topic t.
+    # `under[t]` has the cumulative probabilities of the lower topics under the main topic t.
     # The drawn topic is the first one whose cumulative probability exceeds the random number.
     draws = random.random(len(row))
     topic = (word_tables.under[above] <= draws[:, None]).sum(axis=1)

@@ -206,6 +206,7 @@ class FileSource:
         self.format = format
         self._reader, self._option_names = _READERS[format]
 
+        # `_chosen_options` returns the options that the caller has set, except `raw`.
         for name in _chosen_options(options):
             if name not in self._option_names:
                 raise InvalidParameter(f"option {name} says nothing about {format} files; leave it out.")
@@ -213,7 +214,7 @@ class FileSource:
             raise InvalidParameter("rcv1 vector files need their topics file (rcv1-v2.topics.qrels); give topics.")
         _check_option_values(format, options)
 
-        # The suffix .tsv means that the delimiter is a tab.
+        # The suffix .tsv (or .tsv.gz) means that the delimiter is a tab, unless the caller set one.
         if format == "csv" and options.delimiter == "," and all(".tsv" in path.suffixes for path in self.paths):
             options = options._replace(delimiter="\t")
         # Without the option `raw`, the first rows decide whether they are a table. `first` reads
@@ -277,7 +278,8 @@ class FileSource:
         if not extra:
             return self, []
 
-        # Drop the extra columns. With raw=None, the first rows decide again whether X is a table.
+        # Drop the extra columns. With raw=None, the first rows decide again whether the columns
+        # that remain are read as a table or as numbers.
         drop = (*_split_column_names(self.options.drop), *extra)
         return FileSource(self.paths, self.format, self.options._replace(drop=drop, raw=None)), extra
 
@@ -368,7 +370,7 @@ def files_of_folder(path: FileName) -> list[FileName]:
     Data files have a suffix that names a format, and a name that does not begin with "_" or ".".
     The result is only the path itself in these cases:
 
-    - It is no folder.
+    - The path is no folder.
     - The folder has a manifest or unfinished shards.
     - The folder has no data files.
     """

@@ -93,7 +93,7 @@ fields: fields of the batch's Reference. None if the task has ended.
 
 
 def dask_plan_runner(scheduler_address: str) -> PlanRunner:
-    """Return a function to run task plans on Dask.
+    """Return a function that runs task plans on Dask.
 
     The returned function raises ClusterError if the cluster cannot be used.
 
@@ -120,6 +120,7 @@ def connect_to_scheduler(scheduler_address: str) -> Iterator[Client]:
 
     Raises ClusterError if no scheduler answers, or if the scheduler is lost in the with-block.
     """
+    # The client is the default of Dask's calls in the with-block only (`as_current` below).
     try:
         client = Client(scheduler_address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as e:
@@ -357,6 +358,8 @@ class _ClusterRun:
 
         The report says that a batch is started or that a task has ended.
         """
+        # `event` is a pair of the time and the report. `fields` is None if the task has ended. If
+        # not, they are the fields of the Reference of the batch that is started.
         worker, task, counts_as_progress, fields = event[1]
         if fields is None:
             self._last_batch.pop((worker, task), None)
@@ -384,8 +387,8 @@ def _learn_reporting(
     worker = get_worker()
     key = worker.get_current_task()
 
-    # `learn_task` calls this function after each batch, with the reference by which the log names
-    # the batch: its shard, its number and its rows. It is called with None at the end of the task.
+    # `learn_task` calls this function before each batch, with the reference by which the log names
+    # the batch (its shard, its number and its rows). Below, it is called with None at the end.
     def report_batch_or_end(reference: Reference | None) -> None:
         # Dask sends the report as plain values.
         fields = None
@@ -433,6 +436,7 @@ def refine_on_cluster(
         if estimator.merges_as:
             message += f" {estimator.merges_as} answers the same question and is."
         raise CannotMerge(message)
+    # Without decay (1), all rows have the same weight, whatever their order.
     if estimator.decay != 1.0:
         raise CannotRefine(f"{name} with decay is refined in one process, not on a cluster.")
 
@@ -525,7 +529,8 @@ class _ClusterSums:
             pairs = [submit_checked(client, Sums.merge, a, b) for a, b in neighbours]
             parts = pairs + parts[2 * len(pairs) :]
 
-        # Add up the rows that the log itself holds, while the workers add up the rows in shards.
+        # Add up the rows that the log itself holds (the list `here` of one sum, or none), while the
+        # workers add up the rows in shards.
         here: list[Sums] = []
         if self._logged.positions:
             here.append(_sums_of_source(self._context, self._logged, columns_to_multiply, is_first_pass))

@@ -216,7 +216,8 @@ class _Learner(NamedTuple):
     """Estimator in the place of a model, for `admit_block`."""
 
     estimator: Estimator
-    # Only a stream's first batch needs it, which is checked with the models before tasks start.
+    # `admit_block` reads this state only for a stream's first batch. That batch is checked with the
+    # models themselves, before the tasks start.
     state_if_started_from_saved: None = None
     table: None = None
 
@@ -293,6 +294,7 @@ def representative_row(block: Block) -> Block:
     The Block has the batch's number of features and its list of labels. The row is the first row
     with a target. If no row has a target, the row is the batch's first row.
     """
+    # `y.present` (rows,) is True for rows with a target. It is None if all rows have one.
     y = block.y
     row = 0
     if y is not None and y.present is not None and y.present.any():
@@ -301,7 +303,7 @@ def representative_row(block: Block) -> Block:
 
 
 def read_batch(reference: Reference) -> Block:
-    """Read the batch of a shard that a reference names, on a worker."""
+    """Return the batch that a reference to a shard names."""
     return _cached_shard(reference.uri, reference.sha256).read(reference.batch)
 
 
@@ -346,6 +348,7 @@ class _PlanRun:
         """
         # `refusals` has the results of the tasks that cannot be learned, by their index.
         plan = self.plan
+        # Only the refusal of the earliest task is reported, so later tasks need not run.
         if task_index > min(self.refusals, default=task_index):
             return None
 
@@ -358,9 +361,7 @@ class _PlanRun:
         return self._merge_up_tree(result, Node(0, task_index))
 
     def learn_unmergeable_model(self, recurrence_index: int) -> PartialResult:
-        """Learn all batches with one recurrence.
-
-        A recurrence is a model whose states cannot be merged.
+        """Learn all batches with one model whose states cannot be merged.
 
         recurrence_index: index of the model in the plan's `recurrences`.
         """
@@ -401,7 +402,10 @@ class _PlanRun:
         return result
 
     def _report_batch(self, reference: Reference) -> None:
-        """Call the caller's `on_batch`, or raise OtherTaskFailed if another task has failed."""
+        """Report a batch by `on_batch`.
+
+        Raises OtherTaskFailed if another task has failed.
+        """
         self._check_other_tasks(reference)
         with self._lock:
             self._on_batch(reference)
@@ -443,6 +447,7 @@ def _run_plan_in_threads(n_threads: int, plan: TaskPlan, before_batch: BatchCall
     task_indices = range(len(plan.tasks)) if plan.specs else ()
     with ThreadPoolExecutor(n_threads, thread_name_prefix="stream_dr-part") as pool:
         try:
+            # Recurrences start first. Each one learns all batches, so it takes longer than a task.
             recurrences = [pool.submit(plan_run.learn_unmergeable_model, n) for n in range(len(plan.recurrences))]
             tasks = [pool.submit(plan_run.learn_and_merge, i) for i in task_indices]
 

@@ -108,6 +108,7 @@ def make(key: str, params: JsonDict | None = None, registry: Registry = ESTIMATO
     Raises UnknownEstimator for an unknown key. Raises InvalidParameter for an unknown parameter or
     a value outside its range.
     """
+    # `registry` raises UnknownEstimator for an unknown key. `kind` is the estimator's class.
     kind = registry[key]
     allowed = parameters(kind)
     if error := error_for_unknown_parameter(key, params or {}, allowed):

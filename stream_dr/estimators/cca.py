@@ -131,8 +131,8 @@ class CCA(TargetRegression, TwoStage):
         lengths = np.linalg.norm(whitened_cross, axis=0)
         rotations: np.ndarray = root @ (whitened_cross / np.where(lengths > 0, lengths, 1.0))
 
-        # Apply the scaling, and sort the rows by label as in `classes_`. `weight` is the number of
-        # learned rows, by which a sum of squares of 1 becomes a variance of 1.
+        # Apply the scaling, and sort the rows by label as in `classes_`. `weight` is the sum of the
+        # learned rows' weights. Divided by it, a sum of squares is a variance.
         if self.scaling == "unit":
             rotations = rotations * np.sqrt(m.weight)
         if m.labelled:
@@ -149,13 +149,13 @@ class CCA(TargetRegression, TwoStage):
         moments: moments (sums of the rows), from which the targets' scatter is taken.
         """
         diagonal = np.diagonal(moments.target_scatter)
-        # Find the targets that vary, because a scatter of only rounding error is useless.
-        # The error is some EPS times the sum of squares before centring. 8 is a safety factor.
-        # If all rows have a label, the label's scatter is only rounding error, so drop the label.
+        # Use only targets that vary: their scatter is more than its rounding error. In the limits
+        # below, N is the weight of all rows, m the target's mean, and 8 a safety factor.
+        # Labels (0 or 1) are squared and then centred. The error of their scatter is some EPS N m².
         if moments.labelled:
             varying_columns = diagonal > 8 * EPS * moments.weight * moments.target_mean**2
-        # Numbers are centred before they are squared, so the error is far smaller: `Rounding`
-        # squares 8 EPS, too. It is given the root of the sum of squares of each target's mean.
+        # Numbers are centred and then squared, with an error of only (EPS √N m)². `Rounding` is
+        # given √N |m|, and compares the scatter with (8 EPS √N m)².
         else:
             varying_columns = Rounding(np.sqrt(moments.weight) * np.abs(moments.target_mean)).varying_columns(diagonal)
 

@@ -78,8 +78,9 @@ class ClassMeans(LinearClassifier):
         offsets = moments.offsets
         centres = moments.project_offsets(loadings / moments.scale[:, None])
 
-        # Compute the mean within-class variance of a feature, or use 1 if only rounding error.
-        # `within` is the sum of squares within classes.
+        # Compute the within-class variance, as a mean over all features. `within` is the sum of
+        # squares within classes: the total minus the part between classes, which is the sum of the
+        # squared offsets, each weighted by its class. If it is only rounding error, use 1.
         total = float(moments.diagonal.sum())
         within = total - float((offsets**2).sum(axis=0) @ moments.label_weights)
         smallest = EPS * total

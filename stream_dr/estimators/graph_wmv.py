@@ -94,7 +94,8 @@ class GraphWMV(NeighbourhoodMethod):
 
     def solve_inner(self, state: Reservoir) -> Linear:
         """Return the projection in which weighted pairs of sampled rows differ most."""
-        # Without sampled rows (`numbers` are their numbers), there are no pairs.
+        # `kept` has the sampled rows, and `numbers` their numbers in the stream. Without sampled
+        # rows, there are no pairs.
         if not len(state.numbers):
             return projection_without_components(np.zeros(state.n_features))
         # The graph has an edge between each sampled row and its neighbours. Its Laplacian (sampled
@@ -119,6 +120,7 @@ class GraphWMV(NeighbourhoodMethod):
             # Laplacian itself, D − Y C Yᵀ with Y = `indicators`, is not formed. n has the number of
             # rows of each class. C (classes, classes) has the weights of pairs of rows: alpha for
             # equal classes, beta for different ones. D is diagonal and has the row sums (degrees).
+            # Without labels, `indicators` has no columns, and there is nothing to add.
             if indicators.shape[1]:
                 n = np.asarray(indicators.sum(axis=0)).ravel()
                 C = self.beta + (self.alpha - self.beta) * np.eye(len(n))

@@ -96,9 +96,11 @@ def _exact_hsic(
     check_choice("x_kernel", x_kernel, ("linear", "rbf"))
     check_number_in_range("x_sigma", x_sigma, low=0.0, exclude_low=True)
 
+    # If y is the name of a column of X, this column becomes the targets. `parse` needs the state
+    # of a fitted estimator, here one that has learned nothing. Rows without a target are dropped.
     rows = take_target_column(as_block(X, y, weights))
     block, _ = drop_rows_without_target(spca.parse(new_fitted_state(spca), rows, raise_if_empty=True))
-    # Choose the kernel of the targets.
+    # Choose the widths of the RBF kernels of targets and rows. None means the linear kernel.
     # For labels, "rbf" means the linear kernel of the indicators (0 and 1), without a width.
     y_sigma = None
     if kernel == "rbf" and block.y.kind == "continuous":
@@ -132,6 +134,7 @@ def _hsic_in_blocks(
     y_sigma: width of the RBF kernel of the targets, or None for the linear kernel.
     """
     n = len(weights)
+    # The criterion is divided by (total − 1)².
     total = float(weights.sum())
     check_weight_above_one(total)
     # Subtract the first row from all rows, because values far from 0 would lose digits.

@@ -273,7 +273,7 @@ def information_gain(state: MomentState) -> np.ndarray:
 
     # `present` (features,) is the weight of the rows in which each feature is not 0, and `cross`
     # (features, labels) the weight of these rows with each label. Take some features at a time,
-    # because the arrays for all features would take much memory.
+    # about _CHUNK numbers, because the arrays for all features would take much memory.
     present = sums.features[:, WEIGHT]
     step = max(1, _CHUNK // len(state.labels))
     for start in range(0, state.n_features, step):

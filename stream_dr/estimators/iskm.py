@@ -125,8 +125,8 @@ class IncrementalSKM(MappedMethod[SKMState]):
         """Return the projection that a state of the recurrence defines.
 
         The state has one vector for each component, of any length. The loadings are these vectors,
-        scaled to length 1. If there is a feature map, they are for mapped rows. Costs O(d p (p + c)) for
-        d features, p components and c classes.
+        scaled to length 1. If there is a feature map, they are for mapped rows. Costs
+        O(d p (p + c)) for d features, p components and c classes.
         """
         # `counts` (classes,) are the numbers of rows, `vectors` (features, p) the state's vectors,
         # and `mean` (features,) is the mean of all rows, computed from the class means.
@@ -135,7 +135,8 @@ class IncrementalSKM(MappedMethod[SKMState]):
         mean = state.basis.means() @ (counts / max(counts.sum(), 1.0))
 
         # The length of a vector estimates the absolute eigenvalue of its component.
-        # For a ≥ 1, at most (classes − 1) eigenvalues are positive, those of the first vectors.
+        # If the parameter `a` is at least 1, at most (classes − 1) eigenvalues are positive, those
+        # of the first vectors. If it is less, all may be positive. A class may have no rows.
         if self.a >= 1.0:
             max_positive = max(int(np.count_nonzero(counts)) - 1, 0)
         else:

@@ -226,6 +226,7 @@ class KNearest(LabelScore, StreamLearner):
         """
         from sklearn.neighbors import KNeighborsClassifier
 
+        # `version` changes each time that rows are learned.
         with self.lock:
             fitted = self.fitted()
             state = self.state_

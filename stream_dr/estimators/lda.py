@@ -176,9 +176,10 @@ class LDA(LinearClassifier, TwoStage):
         loadings: (features, q), directions without priors.
         eigenvalues: (q,), eigenvalues of these directions.
         """
-        # A direction w has wᵀ A w = 1 for the inverted matrix A = share·Cxx + ridge·I, where Cxx is
-        # the total scatter. The part share·eigenvalue is between classes, the rest within classes.
-        # Scale the directions to within-class scatter 1, which a rotation does not change.
+        # LDA inverts the matrix A = share·Cxx + ridge·I, where Cxx is the scatter of all rows. Each
+        # direction w has the length at which wᵀ A w = 1. Of this 1, share·eigenvalue is scatter
+        # between classes. The rest is scatter within classes, which the ridge increases.
+        # Scale the directions such that the rest is 1, which a rotation does not change.
         share = self.ridge_terms(moments)[0]
         unit = loadings / np.sqrt(np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE))
 
@@ -222,9 +223,10 @@ class LDA(LinearClassifier, TwoStage):
         class_means = centres - priors @ centres
         between = priors @ class_means**2
 
-        # The method inverts share · Cxx + ridge · I, where Cxx is the rows' scatter. Without
-        # shrinkage, share is 1. By this matrix, a component's variance is between / eigenvalue.
-        # The variance within classes is this variance minus share · between.
+        # An eigenvalue is `between` divided by the total variance of the component. The total is
+        # measured with share · Cxx + ridge · I, the matrix that the method inverts (Cxx: scatter of
+        # the rows). Without shrinkage, share is 1. So the total is between / eigenvalue, and the
+        # variance within classes is the total minus share · between.
         share = self.ridge_terms(moments)[0]
         variances = between / eigenvalues * np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE)
         return gaussian_class_readout(moments, class_means, variances, priors)
@@ -241,8 +243,9 @@ class LDA(LinearClassifier, TwoStage):
 
         loadings: (features, p), the components.
         """
-        # The within-class scatter is the total scatter minus the scatter between classes. If only
-        # the diagonal is stored, subtract on the diagonal, where no feature may get below 0.
+        # The within-class scatter is the total scatter minus the scatter between classes. If the
+        # total is known only from the diagonal, subtract on the diagonal, where no feature may get
+        # below 0. Of a refined solution, the total is known along each component.
         total = super().scatter_along_each_component(loadings, moments, solution_kind)
         if moments.scatter is None and solution_kind != "refined":
             diagonal = np.maximum(moments.diagonal - _between_scatter_diagonal(moments), 0.0)
@@ -268,6 +271,7 @@ class LDA(LinearClassifier, TwoStage):
         `min_class_rows` rows are divided among the classes. Raises InvalidParameter if `priors`
         has another number of entries.
         """
+        # By default, the probability of a class is its share of the rows.
         if self.priors is None:
             return moments.label_weights / moments.label_weights.sum() if len(moments.labels) else np.zeros(0)
 

@@ -42,6 +42,7 @@ def scatter_sum_directions(
 
     # Compute a root G of the scatter between classes, which is G Gᵀ.
     # `floor` is the size up to which an eigenvalue of the scatter of all rows is rounding error.
+    # If only the diagonal is stored, it can be subtracted, but not added: see the error below.
     G = vectors * roots
     if moments.scatter is not None:
         floor = moments.rounding.eigenvalue_floor(moments.diagonal) / moments.weight

@@ -183,6 +183,7 @@ class PCA(LinearGaussian, Refinable):
         """
         projection = self.linear_projection()
         m = self.moments(self.state_)
+        # Eigenvalues are sums of squares over the rows.
         variances = projection.eigenvalues / variance_divisor(m)
         # Whitened loadings were divided by the component's standard deviation. Undo this.
         if self.whiten:

@@ -126,14 +126,16 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         states_by_fold: the learned state of each fold. A fold is a part of the rows that is left
             out once. Folds without rows are ignored.
         """
+        # `full` is the state of all rows, and `folds` has the states of the folds that have rows.
         full, folds = aligned_folds(states_by_fold, "n_components")
         whole = self.moments(full)
         # `rotations` returns at most the given number of rotations (features, p), and their
         # squared covariances with the targets. At least one number of components is compared.
         m = max(self.rotations(whole, MAX_COMPARED_COMPONENTS)[0].shape[1], 1)
 
-        # Predictor i uses the first i components, so the factors (m, p) are a lower triangle of
-        # ones, each divided by the component's variance.
+        # `cross_validation_errors` calls this function once for each fold, with the moments of all
+        # rows outside the fold. Predictor i uses the first i components, so the factors (m, p) are
+        # a lower triangle of ones, each divided by the component's variance.
         def fit_components(train: Moments) -> Predictors:
             rotations, values = self.rotations(train, m)
             variances = self.component_variances(train, rotations, values, rotations.T @ train.cross)

@@ -184,8 +184,8 @@ class SPCA(DependenceMethod):
         vectors = vectors[:, :most]
         values = values[:most] ** 2
 
-        # `more` is the number of directions that are missing to n_components, of which there are at
-        # most as many as features. With `null_space`, as many random directions are added below.
+        # `more` is the number of directions to add to reach n_components, or the number of features
+        # if this is smaller. They are added only with the parameter `null_space`.
         more = min(self.n_components or 0, len(vectors)) - len(values)
         if not self.null_space or more <= 0:
             return vectors, values

@@ -113,7 +113,8 @@ class SRP(DependenceMethod):
         if moments.labelled:
             # The columns are those of the labels that have rows (`present`).
             labels = list(compress(state.labels, moments.present))
-            # With one label a row, the columns add up to 0, so random signs are centred.
+            # With one label a row, the columns add up to 0, so random signs are centred. `draw`
+            # returns the signs (labels, components), for 10 components by default.
             draw = centred_scaled_random_signs if state.target_kind == "class" else scaled_random_signs
             cross = cross @ draw(labels, int(self.n_components or 10), self.random_state or 0)
         return cross, (cross**2).sum(axis=0)

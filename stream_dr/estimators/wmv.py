@@ -169,7 +169,8 @@ class WMV(Refinable):
         moments = self._with_unlabelled_class(moments)
         # The factor of a row is the sum of the weights of its pairs.
         factors = (self.class_pair_weights(moments) @ moments.label_weights).tolist()
-        # `waiting` has the labels with too few rows. If there is no class, `factors` is empty.
+        # `waiting` has the labels with too few rows. Labels wait only if there are classes. So if
+        # `factors` is empty, no label waits.
         waiting = {}
         if self._has_equal_class_factors():
             waiting = dict.fromkeys(moments.waiting, *factors[:1])
@@ -244,6 +245,7 @@ class WMV(Refinable):
         largest = float(np.abs(C).max(initial=0.0))
         floor = largest * moments.weight * moments.rounding.eigenvalue_floor(moments.diagonal)
         values, vectors = nonzero_indefinite_eigenpairs(scatter - moments.cross @ C @ moments.cross.T, floor)
+        # Without n_components, return only components of positive eigenvalue, which come first.
         if self.n_components is not None:
             p = len(values)
         else:
@@ -282,8 +284,8 @@ class WMV(Refinable):
         C = np.diag(factors / n) - self.class_pair_weights(moments)
         between_values, rotation = np.linalg.eigh(inner @ C @ inner.T)
         vectors = basis @ rotation
-        # Single features would be the components if the scatter within classes were to be large, or
-        # if the between-class part had a negative eigenvalue, apart from rounding errors.
+        # The components would be single features if the within-class scatter had a positive factor,
+        # or if the between-class part had a negative eigenvalue, apart from rounding errors.
         rounding = len(between_values) * EPS * np.abs(between_values).max(initial=0.0)
         if share > 0.0 or (between_values < -rounding).any():
             raise NeedsRefine(

@@ -334,6 +334,7 @@ def _score_all_folds(
     with warnings.catch_warnings():
         # Hide the warnings of these fits, because only the scores are returned to the caller.
         warnings.simplefilter("ignore")
+        # Compile numba's functions now, so that the first method's time does not include this.
         _compile_functions(sample, methods, extra_params)
         progress("learn", 0, total)
 
@@ -684,7 +685,8 @@ def _make_folds(sample: Block, in_time_order: bool) -> list[_Fold]:
     labelled = sample.y.kind == "class"
     # `limit` is the number of folds that the targets allow. It is 0 if there is only one label,
     # because a comparison of classifiers needs at least two labels.
-    # scikit-learn refuses more folds than the most frequent label has rows.
+    # scikit-learn refuses more folds than the most frequent label has rows. On average, a fold has
+    # at least FOLD_ROWS rows.
     limit = sample.rows
     if labelled:
         limit = 0

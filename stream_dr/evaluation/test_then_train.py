@@ -620,6 +620,7 @@ class _Evaluation:
             self.fit_classifiers()
 
         # Before the first solution there are no projections, so nothing is counted.
+        # A probe is a classifier of projected rows.
         truth = self._label_codes_by_row(block)
         for name, projection in self._projections.items():
             Z = projection.apply(block.X)
@@ -754,6 +755,7 @@ class _Evaluation:
         """
         if block.y.kind == "continuous":
             raise TargetKindMismatch("evaluate classifies; these targets are continuous. Give labelled rows.")
+        # The baseline `full` classifies the rows themselves, which must be numbers.
         if self._settings.full:
             refuse_table(block.X)
         # The schema refuses batches with weights after batches without. Here both may occur,

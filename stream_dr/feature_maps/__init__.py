@@ -71,7 +71,8 @@ def _make_spec_function(
         return _checked_spec_of_map(map_class(*args, **kwargs))
 
     # Give the function the name, docstring and signature that help() shows.
-    # `place` is the module and class of the map, where the parameters are described.
+    # `place` is the module and class of the map, where the parameters are described. The docstring
+    # starts, for example: "Return the spec of feature hashing. See hashing.Hashing for the …".
     spec.__name__ = spec.__qualname__ = map_name
     place = f"{map_class.__module__.rpartition('.')[2]}.{getattr(map_class, '__name__', map_name)}"
     usage = f">>> import stream_dr\n>>> {example}"
@@ -143,11 +144,11 @@ def nystroem(
     seed: int = 0,
     nu: float = 1.5,
 ) -> dict[str, Any]:
-    """Return the spec of a map to Nyström coordinates.
+    """Return the spec of a Nyström map.
 
-    The coordinates of a row are computed by comparing the row with landmarks. Landmarks are rows
-    with which other rows are compared. See nystroem.Nystroem for the parameters that are not
-    listed here. Raises InvalidParameter.
+    The map computes the coordinates of a row by comparing the row with landmarks, which are some of
+    the rows. See nystroem.Nystroem for the parameters that are not listed here. Raises
+    InvalidParameter.
 
     landmarks: number of landmarks, or the landmark rows (landmarks, features) as an array, sparse
         matrix or table.
@@ -170,6 +171,7 @@ def feature_map(spec: Any) -> Any:
     """
     if spec is None:
         return None
+    # A text that is not JSON counts as None, which is no dict, so the error below is raised.
     values = spec
     if isinstance(spec, str):
         try:
@@ -193,6 +195,7 @@ def feature_map(spec: Any) -> Any:
     kind = MAPS[name]
     parameters = {k: v for k, v in values.items() if k != "map"}
     known = [field.name for field in fields(kind)]
+    # `error` is None if all parameters are known.
     error = error_for_unknown_parameter(f"feature_map {name!r}", parameters, known)
     if error:
         raise error

@@ -100,7 +100,7 @@ class TableReport(NamedTuple):
         share one line.
         """
         # `options` are arguments that would encode a column in another way.
-        # If no column has any, their title is left out.
+        # If no column has any, their title is left out. `made` is the encoding in words.
         could_be = ""
         if any(c.options for c in self.columns):
             could_be = "could be"
@@ -129,7 +129,8 @@ def _group_vector_columns(columns: tuple[ColumnReport, ...]) -> list[list[Column
     The columns v0, v1 … of a vector form a group if they have one kind and one encoding, and if
     there are at least MANY of them. Every other column forms a group alone.
     """
-    # A run is a list of consecutive columns v0, v1 … of one kind and encoding.
+    # A run is a list of consecutive columns v0, v1 … of one kind and encoding. Runs of fewer than
+    # MANY columns are split into single columns afterwards.
     runs: list[list[ColumnReport]] = []
     for column in columns:
         if runs and _continues_run(runs[-1], column):
@@ -166,7 +167,7 @@ def suitable_map_spec(rows: pa.RecordBatch, table_spec: dict[str, Any]) -> dict[
 
     Raises InvalidParameter.
     """
-    # Columns of the kinds LEFT_OUT, for example ids, are not encoded.
+    # `taken_for` is the inferred kind. Columns of the kinds LEFT_OUT, such as ids, are not encoded.
     report = describe(rows, table_spec)
     used = [column for column in report.columns if column.taken_for not in LEFT_OUT]
     if len(used) == 1 and used[0].taken_for == "text" and not report.problems:
@@ -219,8 +220,8 @@ def describe(rows: pa.RecordBatch | Iterable[pa.RecordBatch], spec: dict[str, An
 
 
 def _unknown_column_problems(table_map: Table, names: list[str]) -> list[str]:
-    """Return problems of parameters that name unknown columns."""
-    # A column that several parameters name is reported once.
+    """Return a message for each unknown column that a parameter names."""
+    # `asked` has the last parameter that names a column, so each column is reported once.
     asked = {}
     for option in ("one_hot", "hash", "drop", "keep", "as_"):
         for name in getattr(table_map, option) or ():
@@ -258,7 +259,7 @@ def _infer_kind_from_batches(name: str, batches: list[pa.RecordBatch], table_map
     batches: batches of the table. A later batch may lack the column.
     table_map: map with the kinds that the user declares.
     """
-    # The kind is "" while the column has no value.
+    # The kind is "" while the column has no value. `column` is None if a batch lacks the column.
     kind = ""
     reason = ""
     for batch in batches:
@@ -332,6 +333,7 @@ def _describe_encoding(column: TableColumn, table_map: Table) -> str:
 
     # `hashed` and `missing` of a column are indices of mapped columns, or −1 if there are none.
     # `places` are the indices of the mapped columns of its values.
+    # A finished text is, for example, "3 one-hot + 8 hashed + missing".
     parts = []
     missing = "missing"
     if column.kind == "category":
@@ -380,6 +382,7 @@ def _argument_texts_changing_encoding(column: TableColumn) -> tuple[str, ...]:
         if column.hashed >= 0:
             option = "one_hot"
         return (f"{option}={named}", f"as_={text}", drop)
+    # Missing numbers are filled with the mean, unless `impute` is a number.
     if kind == "number" and column.missing >= 0:
         return (f"as_={category}", "impute=0", drop)
     return (f"as_={category}", drop)

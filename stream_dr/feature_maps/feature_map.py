@@ -130,6 +130,7 @@ def draw_uniforms(seed: int, purpose_id: int, first_index: int, n_indices: int, 
     # (rounded up). The generator counts blocks, so it starts directly at the first index's block.
     blocks = -(-draws_per_index // 4)
     width = 4 * blocks
+    # The key has 128 bits: the seed in the lower half, and the purpose in the upper half.
     key = (seed % 2**64) | (purpose_id << 64)
     philox = np.random.Philox(key=key, counter=first_index * blocks)
     drawn = philox.random_raw(n_indices * width).reshape(n_indices, width)

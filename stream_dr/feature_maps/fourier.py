@@ -134,7 +134,9 @@ class RandomFourier(FeatureMap):
         X: (rows, features), the first rows of the stream.
         """
         # If γ makes the kernel of two rows at the median distance small, propose another γ.
-        # The proposed γ solves exp(−γ · distance) = ½.
+        # `distance` is |x − x'|₁ for the Laplace kernel, and |x − x'|² for the others, as in the
+        # kernel's exponent. The proposed γ solves exp(−γ · distance) = ½.
+        # gamma is a number here, because the first batch has set it if it was None.
         gamma = float(self.gamma or 0.0)
         distance = _median_distance(X, self.kernel)
         if self.kernel == "matern":
@@ -199,7 +201,7 @@ class RandomFourier(FeatureMap):
         # Let ω be the D/2 columns of `omega` (features, D/2). The features of a row x are
         # √(2/D) cos ωᵀx and √(2/D) sin ωᵀx.
         # Orthogonal frequencies depend on the number of features, so all of the stream are drawn.
-        # `omega` may have rows for later features than X has, which are cut off.
+        # `_drawn_features` may round up, so `omega` is cut to the features that X has.
         n_features = X.shape[1]
         if self.orthogonal:
             n_features = n_stream_features
@@ -257,7 +259,8 @@ def frequencies(fourier_map: RandomFourier, n_features: int) -> np.ndarray:
         normals = draw_normals(seed, SPECTRUM, 0, n_features, half)
         omega = np.sqrt(2.0 * gamma) * normals
     elif fourier_map.kernel == "matern":
-        # Normals divided by the root of a χ² variable have a multivariate t distribution.
+        # For normals z and a χ² variable f (`freedom`) of 2ν degrees of freedom, √(2ν / f) z has a
+        # multivariate t distribution. It is multiplied by √(2γ). f is made of uniform numbers.
         uniforms = draw_uniforms(seed, FREEDOM, 0, half)[:, 0]
         freedom = 2.0 * gammaincinv(fourier_map.nu, uniforms)
         normals = draw_normals(seed, SPECTRUM, 0, n_features, half)
@@ -278,6 +281,7 @@ def _median_distance(X: Rows, kernel: str) -> float:
     """
     from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
 
+    # The seed is fixed, so that the same rows give the same warning.
     order = np.random.default_rng(0).permutation(X.shape[0])
     chosen = np.sort(order[:MEDIAN_ROWS])
     if len(chosen) < 2:
@@ -330,7 +334,8 @@ def _draw_orthogonal_frequencies(n_features: int, n_frequencies: int, seed: int)
         q, r = np.linalg.qr(normals)
         blocks.append(q * np.sign(np.diag(r)))
 
-    # The squared length of a standard normal vector has a χ² distribution.
+    # The squared length of a standard normal vector has a χ² distribution. The inverse of its
+    # distribution function makes such lengths of uniform random numbers.
     uniforms = draw_uniforms(seed, LENGTHS, 0, n_frequencies)[:, 0]
     lengths = np.sqrt(2.0 * gammaincinv(n_features / 2.0, uniforms))
     return np.hstack(blocks) * lengths  # type: ignore[no-any-return]

@@ -70,6 +70,7 @@ class Hashing(FeatureMap):
         """
         X = sp.csr_matrix(X).astype(np.float64)
         # There may be millions of unnamed columns, so only columns with values are hashed.
+        # Names are mostly the same in every batch, so the matrix that hashes them is cached.
         if names is None:
             used, indices = np.unique(X.indices, return_inverse=True)
             X = sp.csr_matrix((X.data, indices, X.indptr), shape=(X.shape[0], len(used)))

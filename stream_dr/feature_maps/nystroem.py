@@ -125,7 +125,8 @@ class Landmarks(NamedTuple):
         # `factor` (m, m) is the Cholesky factor of the kernel matrix of the m landmarks.
         check_field_equals(self, "n_features", n_features)
         check_within(self, 0, ROW_COUNT_LIMIT, "seen", "picked")
-        # With more landmarks than allowed, m is smaller than `factor`, and the next check fails.
+        # `factor` must have m rows and m columns. If it has more rows than `max_landmarks`, m is
+        # `max_landmarks`, so the check of the shape raises the error.
         m = min(len(self.factor), max_landmarks)
         check_dtype_and_shapes(self, np.float64, factor=(m, m))
         check_finite_arrays(self, "factor")
@@ -153,7 +154,7 @@ class Landmarks(NamedTuple):
 
 @dataclass(frozen=True)
 class Nystroem(FeatureMap):
-    """Map rows to coordinates on landmark rows.
+    """Map of rows to coordinates on landmark rows.
 
     The inner product of two mapped rows approximates the kernel of the two original rows.
 
@@ -263,6 +264,7 @@ class Nystroem(FeatureMap):
         The result has the landmarks that the spec lists. It is empty if landmarks are drawn from
         the stream.
         """
+        # No row of the stream was seen or picked, and the rows have no features yet.
         nothing = Landmarks(0, 0, 0, np.zeros((0, 0)), np.zeros((0, 0)))
         if self.draws_landmarks:
             return nothing
@@ -286,6 +288,8 @@ class Nystroem(FeatureMap):
                 raise width_mismatch(block.features, landmarks.n_features)
             return landmarks._replace(n_features=width)
 
+        # `chosen` are the indices of the drawn rows in the batch. `picked` is the number of rows of
+        # the stream that have been drawn so far.
         chosen, picked = self._draw_landmark_rows(landmarks, block)
 
         # Add the drawn rows in groups, so that the kernel matrix of a group stays small.
@@ -293,6 +297,7 @@ class Nystroem(FeatureMap):
         for start in range(0, len(chosen), _AT_ONCE):
             group = chosen[start : start + _AT_ONCE]
             landmarks = _add_independent_landmarks(self, landmarks, block.X[group])
+        # Dense landmarks get columns of zeros for new features. Sparse ones store no zeros.
         values = landmarks.values
         if landmarks.indices is None:
             values = pad_with_zero_columns(values, width)
@@ -383,6 +388,8 @@ class Nystroem(FeatureMap):
 
         # While some of the first rows remain, a row is drawn with the probability
         # (number of rows still to draw) / (number of remaining rows). Later rows are always drawn.
+        # `draws` (rows,) are random numbers in (0, 1), which depend on the number of the row in the
+        # stream. _LANDMARK_DRAW identifies this use of random numbers.
         draws = draw_uniforms(self.seed, _LANDMARK_DRAW, landmarks.seen, block.rows)[:, 0]
         chosen = []
         for i in range(block.rows):
@@ -421,7 +428,8 @@ def parse_landmark_rows(landmarks: Any) -> Rows:
 
     landmarks: landmarks as an array, sparse matrix, table or lists.
     """
-    # A sparse row is a dict of its column indices and values. as_rows takes the other forms.
+    # A sparse row is a dict of its column indices and values. as_rows takes the other forms, and
+    # returns the names of columns, too, which are not needed.
     try:
         if any(isinstance(row, Mapping) for row in landmarks):
             lengths = [len(row["indices"]) for row in landmarks]

@@ -143,7 +143,8 @@ class Polynomial(FeatureMap):
             constant = np.full((len(rows), 1), np.sqrt(self.coef0))
             rows = np.hstack([rows, constant])
 
-        # Start from the weights (products,), and multiply by one feature of each product at a time.
+        # Row i of `factors` (products, degree) has the indices of the features in product i. Start
+        # from the weights (products,), and multiply by one feature of each product at a time.
         factors, weights = product_factors(rows.shape[1], self.degree)
         out = np.broadcast_to(weights, (len(rows), len(weights))).copy()
         for features in factors.T:
@@ -159,7 +160,8 @@ class Polynomial(FeatureMap):
         X: (rows, features). The caller has multiplied X by √γ.
         """
         # The Fourier transform of a convolution (`spectrum`) is the product of the transforms.
-        # `constant` is the sketch of the kernel's constant coef0.
+        # `constant` is the sketch of √coef0, which acts like one more feature of each row. Each
+        # number `t` gives another random sketch.
         spectrum: np.ndarray | float = 1.0
         for t in range(self.degree):
             sketch_matrix, constant = _draw_sketch(self, t, X.shape[1])
@@ -211,7 +213,8 @@ def _draw_sketch(sketched_map: Polynomial, sketch_number: int, n_features: int) 
     n_features: number of features of the rows before mapping.
     """
     # Each feature has two random numbers in (0, 1): one for its column and one for its sign.
-    # Row 0 is drawn for the constant √coef0.
+    # Row 0 is drawn for the constant √coef0. The second argument identifies the use of the random
+    # numbers, and differs for each sketch.
     size = sketched_map.n_features
     drawn = draw_uniforms(sketched_map.seed, SKETCH + 100 * sketch_number, 0, n_features + 1, 2)
     columns = (drawn[:, 0] * size).astype(np.int64)

@@ -244,7 +244,7 @@ class Text(Words, TableMap):
     column: str | None = None
 
     def max_mapped_columns(self, n_input_columns: int) -> int:
-        """Return the number of output columns.
+        """Return the largest number of columns of mapped rows.
 
         Words are hashed to `n_features` columns. One more column marks missing texts.
 
@@ -278,6 +278,7 @@ class Text(Words, TableMap):
         rows: rows of the table that has the column.
         """
         # Unless the user names the column, it is the column "text", or the only column of strings.
+        # Strings have the kind "text" or, if the column's Arrow type says so, "category".
         texts = [name for name, kind in table_kinds(rows).items() if kind in ("text", "category")]
         name = self.column
         if not name and "text" in texts:
@@ -319,7 +320,8 @@ def update_statistics(table_map: TableMap, state: TableState | None, rows: pa.Re
         names = table_map.column_names(rows)
         state = TableState(columns=tuple(map(TableColumn, names)))
 
-    # Infer the kinds of columns that have had no value before.
+    # Infer the kinds of columns that have had no value before. Their kind so far is "". Columns of
+    # texts may share hashed words, so `n_words` depends on the kinds of all columns.
     kinds = {}
     for column in state.columns:
         kind = column.kind
@@ -363,6 +365,7 @@ def mapped_columns_by_kind(state: TableState, table_map: TableMap) -> tuple[np.n
     # `places` of a column has the indices of the mapped columns that encode its values.
     # `missing` is the index of the mapped column that marks missing values, −1 if there is none.
     # SIZES has the kinds number, date and time.
+    # Each list starts with an empty array, because np.concatenate needs at least one.
     none = np.zeros(0, dtype=np.int64)
     numbers = [none]
     categories = [none]
@@ -448,6 +451,7 @@ def slices_within_memory_limit(table_map: TableMap, state: TableState, rows: pa.
             longest = max(map(len, texts), default=0)
             entries += min(most_words, longest // 2)
 
+    # A slice has about ENTRIES_AT_ONCE entries, and from 1 to 4,096 rows.
     step = ENTRIES_AT_ONCE // max(1, entries)
     step = max(1, min(4096, step))
     return [slice(start, start + step) for start in range(0, rows.num_rows, step)]
@@ -480,14 +484,16 @@ def map_table_rows(table_map: TableMap, state: TableState, rows: pa.RecordBatch)
 
 
 def count_unseen_by_row(table_map: TableMap, state: TableState, rows: pa.RecordBatch) -> np.ndarray:
-    """Return the number of values in each row that were never learned.
+    """Count the values of each row that were never learned.
 
-    These are categories and words that no learned row has, and values of columns that the first
-    batch did not have.
+    The result is (rows,). Categories and words count if no learned row has them. All values of a
+    column count if the first batch did not have the column.
     """
     known = {c.name: c for c in state.columns}
     counts = np.zeros(rows.num_rows, dtype=np.int64)
     for name, values in columns_by_name(rows).items():
+        # `column` is None if the first batch did not have the column. A map of texts (Text) has one
+        # column by choice, so the values of other columns do not count as unseen.
         column = known.get(name)
         if column is None and not isinstance(table_map, Text):
             counts += ~column_values(values).missing
@@ -590,6 +596,7 @@ def merge_table_states(table_map: TableMap, a: TableState, b: TableState) -> tup
     width = a.width
     columns_of_b = {column.name: column for column in b.columns}
     if set(columns_of_b) != set(a.names):
+        # Name the first column, in alphabetical order, that only one of the tables has.
         extra = min(set(columns_of_b) ^ set(a.names))
         raise CannotMerge(f"only one of the states has a column {extra!r}: learn both with the same columns.")
 

@@ -108,7 +108,8 @@ def weight_word_counts(
     """Return weighted counts of hashed words.
 
     The result is CSR and has the shape of `counts`. The settings decide whether counts are
-    multiplied by the inverse document frequency, and whether rows are scaled to length 1.
+    replaced by their logarithms, whether they are multiplied by the inverse document frequency,
+    and whether rows are scaled to length 1.
 
     counts: (texts, columns), counts of hashed words.
     document_frequencies: (columns,), number of documents so far that have a word in each
@@ -117,7 +118,8 @@ def weight_word_counts(
     """
     from sklearn.preprocessing import normalize
 
-    # Counts may be negative, because words may be hashed with a sign.
+    # Counts may be negative, because words may be hashed with a sign. With `sublinear_tf`, a count
+    # c becomes ln |c| + 1 with the sign of c. `rows.indices` has the column of each count.
     rows = counts.copy()
     if settings.sublinear_tf:
         rows.data = np.sign(rows.data) * (np.log(np.abs(rows.data)) + 1.0)
@@ -279,6 +281,7 @@ class TableColumn(NamedTuple):
         table_map: the map.
         kinds: kinds that the column may have. None for any kind.
         """
+        # Kinds: "" before the first value, number, date and time (SIZES), and skipped (LEFT_OUT).
         check_one_of(self, "kind", kinds or ("", *SIZES, "category", "text", *LEFT_OUT))
         check_within(self, 0, ROW_COUNT_LIMIT, "present")
         check_within(self, -1, FEATURE_COUNT_LIMIT, "missing", "hashed")
@@ -291,6 +294,7 @@ class TableColumn(NamedTuple):
         n_counts = len(self.categories)
         if self.kind == "text":
             n_counts = len(self.places)
+            # If the map sets no number (0), all columns of texts share WORDS_IN_ALL hashed words.
             most_words = table_map.words.n_features or WORDS_IN_ALL
             if not 1 <= n_counts <= most_words:
                 raise field_error(self, "places", f"{n_counts} words", f"from 1 to {most_words}")
@@ -378,6 +382,8 @@ def update_column_statistics(
     width_so_far: number of numeric columns of the whole table so far.
     sign: 1 to add the values, −1 to remove them.
     """
+    # `values.missing` is True for rows without a value. `column.missing` is the index of the
+    # numeric column that marks these rows, −1 if there is none.
     missing = values.missing
     n_missing = int(missing.sum())
     present = len(missing) - n_missing
@@ -417,7 +423,8 @@ def encode_values_as_entries(column: TableColumn, values: ColumnValues, table_ma
     values: values of the batch, converted to the kind of the column by `read_column`.
     table_map: the map.
     """
-    # Missing values are marked in a column of their own.
+    # Missing values are marked by 1 in a mapped column of their own. `column.missing` is its index,
+    # −1 if there is none. `values.missing` is True for the rows without a value.
     parts: list[Entries] = []
     if column.missing >= 0:
         at = np.flatnonzero(values.missing)
@@ -436,6 +443,7 @@ def encode_values_as_entries(column: TableColumn, values: ColumnValues, table_ma
 
 def _category_entries(column: TableColumn, values: ColumnValues, table_map: TableMap) -> Entries:
     """Return an entry 1 for each row with a category that has a mapped column."""
+    # `labels` are the distinct categories of the batch, and `values` has the index of each row's.
     places = category_places(column, values.labels, table_map)[values.values]
     at = np.flatnonzero(~values.missing & (places >= 0))
     return at, places[at], np.ones(len(at))
@@ -473,7 +481,8 @@ def _number_entries(column: TableColumn, values: ColumnValues, table_map: TableM
     parts = [(every, np.full(len(every), column.places[0]), filled)]
 
     # The other numeric columns are pairs, the sine and cosine of each cycle of a date (year, week, …).
-    # Values are years since 2000, and are converted to days since 1970. A missing date has no cycles.
+    # Values are years since 2000. `date` is in days since 1970. A year has _YEAR days, and
+    # _EPOCH is the number of days from 1970 to 2000. A missing date has no cycles.
     at = np.flatnonzero(~missing)
     date = values.values[at] * _YEAR + _EPOCH
     for i, (_, days) in enumerate(_CYCLES.get(column.kind, ())):
@@ -535,6 +544,8 @@ def mapped_names_by_index(column: TableColumn, table_map: TableMap) -> dict[int,
     Numeric columns are the columns of mapped rows. The result is a dict from the index of each
     numeric column that encodes this column to its name.
     """
+    # `places` are the indices of the numeric columns that encode values. `hashed` and `missing` are
+    # the index of the first column of hashed categories and of the column of marks, or −1.
     name = column.name
     places = column.places.tolist()
     if column.kind == "category":
@@ -542,6 +553,7 @@ def mapped_names_by_index(column: TableColumn, table_map: TableMap) -> dict[int,
     elif column.kind == "text":
         names = {p: f"{name} #{i}" for i, p in enumerate(places)}
     else:
+        # A date or time has the number itself, and sine and cosine of each cycle, such as "year".
         parts = [name]
         for cycle, _ in _CYCLES.get(column.kind, ()):
             parts += [f"{name} {cycle} sin", f"{name} {cycle} cos"]
@@ -564,6 +576,8 @@ def read_column(column: TableColumn, rows: pa.RecordBatch) -> ColumnValues:
     column: column with its kind.
     rows: the batch.
     """
+    # Kinds of one family are read alike: date and time as "date", text and category as "text", all
+    # other kinds as "number".
     family = family_of_kind(column.kind)
     values = find_column(rows, column.name)
     if values is None:
@@ -640,6 +654,7 @@ def _merge_categories(a: TableColumn, b: TableColumn, width_so_far: int) -> tupl
 
     width_so_far: number of numeric columns of the whole table so far.
     """
+    # Categories that only `b` has get new numeric columns, after all others.
     known = set(a.categories)
     new = [category for category in b.categories if category not in known]
     width = width_so_far + len(new)
@@ -718,8 +733,8 @@ def _one_hot_categories(
         most = MOST_ONE_HOT
     room = max(0, most - len(column.categories))
 
-    # Long categories are not stored, so they are hashed. If the short ones do not all fit, rare
-    # categories are hashed, too.
+    # All other new categories are hashed. These are long ones, because they are not stored, and
+    # rare ones if the short ones do not all fit.
     short = [label for label in new if len(label) <= MAX_NAME]
     if len(short) <= room:
         return short

@@ -107,7 +107,8 @@ def _note_on_number_words(texts: ColumnValues) -> str:
     if not 0 < len(words) <= MOST_WORDS or len(words) == len(texts.labels):
         return ""
 
-    # `present` has the index in `labels` of each row's text.
+    # `present` has the index in `labels` of each row's text. A note is, for example:
+    # "95 % numbers and the word '?': --missing '?'".
     is_word = np.array([text in words for text in texts.labels])
     present = texts.values[~texts.missing]
     share = 1.0 - float(is_word[present].mean())
@@ -161,7 +162,8 @@ def _looks_like_id(name: str, column: ColumnValues) -> bool:
     if not _has_id_name(name):
         return distinct == len(values) and _is_distinct_id(name, column, distinct)
 
-    # Texts are indices, which are whole numbers, so only numbers are tested for fractions.
+    # The values of texts are indices, which are whole numbers, so only numbers are tested for
+    # fractions. A column with one distinct value is constant, so it is no id.
     has_fraction = column.kind != "text" and not np.all(values == np.floor(values))
     return not has_fraction and distinct > max(1, len(values) / 10)
 
@@ -243,6 +245,7 @@ def diagonal_only_reason(table_map: TableMap, columns: Sequence[TableColumn]) ->
 
     columns: the columns of the table.
     """
+    # MAX_EXACT_WIDTH is the largest width of rows for which the whole matrix is stored.
     most = _max_mapped_columns_learned(table_map, columns)
     total = sum(most.values())
     if total <= MAX_EXACT_WIDTH:
@@ -313,6 +316,7 @@ def _max_kind_width(name: str, kind: str, table_map: TableMap) -> int:
     # texts share the same ones, which are not counted here.
     words = table_map.words.n_features
     # A column of strings may turn out to be categories or texts, so take the larger number.
+    # SIZES has the numbers of numeric columns of a number, a date and a time.
     sizes = SIZES | {"text": words, "category": categories, "": categories, "string": max(categories, words)}
     if kind in sizes:
         return sizes[kind] + 1

@@ -133,7 +133,8 @@ def directory_figure_dict(
     if kind not in KINDS:
         raise InvalidParameter(f"there is no figure {kind!r}{did_you_mean(kind, KINDS)}; there are {', '.join(KINDS)}.")
 
-    # `history` has the records of the directory. It may be empty for other kinds of figures.
+    # `history` has the records of the directory. Only kinds in FROM_RECORDS use it, so the records
+    # are not read for other kinds.
     history = list(records or [])
     if records is None and kind in FROM_RECORDS:
         history = directory.records.read()
@@ -181,8 +182,8 @@ def _projection_figure(
         max_rows = max(1, options.rows)
         return projected_rows_figure(projected, newest.targets, options.dimensions, max_rows, seed=0, title=title)
 
-    # Figures of eigenvalues or loadings. If the projection is linear, the newest rows show how much
-    # variance its components and features have. `unmapped` is the projection without feature map.
+    # Figures of eigenvalues or loadings. `unmapped` is the projection without feature map. If it is
+    # linear and has components, the variance of the newest rows (if any) is drawn, too.
     unmapped = unmapped_projection(projection)
     shows_variance = unmapped.kind == "linear" and projection.n_components and newest.blocks
     if kind == "spectrum":
@@ -198,10 +199,11 @@ def _projection_figure(
 
 
 def _existing_component(projection: Projection, component: int) -> int:
-    """Return a number of a component, or the last one's if it is too large.
+    """Return `component`, or the last component if there are fewer.
 
     The newest version of a model may have fewer components than the version that the caller saw.
     """
+    # Components are counted from 0. Without loadings (features, components), any number will do.
     loadings = getattr(unmapped_projection(projection), "loadings", None)
     if loadings is None:
         return 0
@@ -540,7 +542,8 @@ def _report_html_parts(directory: Directory, max_rows: int, on_progress: Callabl
     newest = newest_rows(directory, max_rows)
     records = directory.records.read()
 
-    # Yield the head of the page, the summary, and the figures of all models.
+    # Yield the head of the page, the summary, and the figures of all models. _STYLE is CSS, and
+    # _DARK is a script that gives the figures the colours of the page.
     name = escape(directory.path.name)
     yield "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'>"
     yield f"<title>stream_dr: {name}</title><style>{_STYLE}</style>"
@@ -585,7 +588,8 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
 
     records: records of the directory, oldest first.
     """
-    # A sentence on the best models. `tested` has the last scores of each tested model, by its id.
+    # A sentence on the best models, with the score of the first of them. `tested` has the last
+    # scores of each tested model, by its id.
     tested = directory.records.newest_scores()
     best = best_models(records, directory.models)
     if best is not None:
@@ -748,6 +752,7 @@ def _figure_section(kind: str, figure: go.Figure) -> Iterator[str]:
 
     kind: kind of the figure, a key of HOW.
     """
+    # An empty figure has its reason as an annotation.
     if not figure.data:
         yield f"<p class=how>{escape(kind)}: {figure.layout.annotations[0].text}</p>"
         return

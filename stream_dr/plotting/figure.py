@@ -199,7 +199,7 @@ def figure_loadings(model: Any, array_name: Literal["loadings", "eigenvalues"]) 
 
 
 def check_can_write_figure(path: Path) -> None:
-    """Raise an error if a path cannot take a figure.
+    """Raise an error if no figure can be written to a path.
 
     InvalidParameter is raised if the suffix is unknown, or if a picture needs the package kaleido
     and it is not installed. SourceMissing is raised if the folder does not exist.

@@ -134,6 +134,7 @@ def _feature_bars(
     # the largest value comes last.
     descending = np.argsort(-np.abs(values), kind="stable")
     largest = descending[:max_features][::-1]
+    # Positive and negative values have different colours.
     shown = values[largest]
     colours = np.where(shown >= 0, COLOURS[0], COLOURS[2])
     labels = _distinct_feature_labels(features[largest].tolist(), names)
@@ -181,6 +182,7 @@ def _feature_names(model: Any, feature_names: Sequence[object] | None) -> Sequen
 
     model: fitted estimator or projection.
     """
+    # A projection with a feature map (Mapped) names the columns of mapped rows.
     if feature_names is not None:
         return feature_names
     projection = model
@@ -279,7 +281,7 @@ def _share_line(model: Any, eigenvalues: np.ndarray, cumulative_shares: np.ndarr
         `explained_variance_ratio_` if the model has it. Otherwise they are parts of the sum of the
         eigenvalues, where negative eigenvalues count as 0.
     """
-    # `whole` says in the legend of what the shares are parts.
+    # `whole` says in the legend of what the shares are parts. The axis y2 is that of the shares.
     shares = cumulative_shares
     whole = "all variance"
     if shares is None:
@@ -341,6 +343,7 @@ def regularisation_figure_dict(model: Any, title: str) -> FigureDict:
     line = scatter_trace("error, with its standard error", x, choice.mean, line=style, error_y=error_bars)
     line |= {"text": texts, "hoverinfo": "text+y"}
 
+    # A trace needs arrays, so the index of the chosen value is put in a list.
     chosen = [choice.chosen]
     name = f"chosen: {texts[choice.chosen]}"
     mark = scatter_trace(name, x[chosen], choice.mean[chosen], "markers", hoverinfo="name+y")
@@ -439,6 +442,8 @@ def projection(
     >>> len(stream_dr.plotting.projection(pca, X, y).data) > 0
     True
     """
+    # A projection has the method `apply`, and an estimator has `transform`. KINDS are all kinds of
+    # targets.
     z = model.apply(X) if hasattr(model, "apply") else model.transform(X)
     z = np.asarray(z, dtype=np.float64)
     targets = parse_targets(y, len(z), KINDS) if y is not None else None
@@ -488,6 +493,7 @@ def projected_rows_figure(
     else:
         traces = _class_traces(projected_rows, targets, axes, means)
     titles = {f"{axis}axis": titled_axis(f"component {i + 1}") for i, axis in enumerate(axes)}
+    # plotly has the axes of a figure in 3-D in its option `scene`.
     if len(axes) == 3:
         return figure_dict(traces, title, scene=titles)
     return figure_dict(traces, title, **titles)

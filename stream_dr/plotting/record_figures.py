@@ -118,6 +118,7 @@ def progress_figure_dict(records: list[JsonDict], max_records: int, title: str) 
     progress_records = _thin_records(progress_records, max_records)
 
     # A record of progress has the values of each model in the dict "models", by name of the model.
+    # `names` are the models in order of first appearance.
     traces = list(_baseline_line(progress_records))
     names = dict.fromkeys(name for record in progress_records for name in record["models"])
     for i, name in enumerate(names):
@@ -128,7 +129,10 @@ def progress_figure_dict(records: list[JsonDict], max_records: int, title: str) 
 
 
 def _baseline_line(progress_records: list[JsonDict]) -> Iterator[Trace]:
-    """Yield the line of always predicting the last label, if it was tested."""
+    """Yield the line of the baseline, if it was tested.
+
+    The baseline always predicts the label of the row before.
+    """
     # All models of a record have one baseline, so the first value in the record is drawn.
     values = []
     for record in progress_records:
@@ -138,6 +142,7 @@ def _baseline_line(progress_records: list[JsonDict]) -> Iterator[Trace]:
     if all(value is None for value in values):
         return
 
+    # A line through one point is not visible. The axis y3 is that of accuracy.
     times = list(map(record_time_for_plotly, progress_records))
     mode = "lines" if len(times) > 1 else "markers"
     yield scatter_trace("always the last label", times, values, mode, line=BASELINE, yaxis="y3")
@@ -145,7 +150,7 @@ def _baseline_line(progress_records: list[JsonDict]) -> Iterator[Trace]:
 
 def _progress_axes(progress_records: list[JsonDict]) -> JsonDict:
     """Return the axes of the figure `progress`, by plotly's names."""
-    # The panels are one above the other. A domain is the part of the figure's height that a panel
+    # PANELS are listed from top to bottom. A domain is the part of the figure's height that a panel
     # takes, from 0 (bottom) to 1, with a gap of 0.06 between panels.
     height = 1 / len(PANELS)
     axes: JsonDict = {}
@@ -262,7 +267,8 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
     name = plotly_escaped_text(model_name)
     mode = "lines+markers" if len(own_records) <= FEW else "lines"
 
-    # `field` is the key of the panel's value. "score" stands for accuracy or R².
+    # `field` is the key of the panel's value, and `axis` plotly's name of the panel's y-axis. The
+    # key "score" stands for accuracy or R².
     for field, _, axis in PANELS:
         values = []
         for scores in own_scores:
@@ -273,7 +279,8 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
         if all(value is None for value in values):
             continue
 
-        # The lines of a model in all panels share one entry in the legend.
+        # The lines of a model in all panels share one entry in the legend. It is the entry of the
+        # panel of rows/s.
         legend = {"legendgroup": name, "showlegend": field == "rate"}
         yield scatter_trace(name, times, values, mode, line={"color": colour}, yaxis=axis) | legend
 
@@ -300,7 +307,8 @@ def _event_marks(
     failed = [r for r in select_records(records, "failed", model_name) if r["time"] >= start]
     records_of_mark = {"version": _thin_records(versions, max_marks), "refined": refined, "failed": failed}
 
-    # Make a trace of the marks of each type.
+    # Make a trace of the marks of each type. They are at the value 0 of the axis y, which is the
+    # bottom of the lowest panel.
     name = plotly_escaped_text(model_name)
     for mark, marked in records_of_mark.items():
         if not marked:
@@ -313,6 +321,8 @@ def _event_marks(
             texts = [f"failed: {plotly_escaped_text(record['code'])}" for record in marked]
         times = list(map(record_time_for_plotly, marked))
         points = scatter_trace(f"{name}: {mark}", times, [0] * len(marked), "markers", marker=marker, yaxis="y")
+        # New versions are frequent and have no entry in the legend. "cliponaxis" False draws marks
+        # whole, although they lie on the edge of the panel.
         points |= {"legendgroup": name, "showlegend": mark != "version"}
         points |= {"text": texts, "hoverinfo": "x+text+name", "cliponaxis": False}
         yield points
@@ -438,6 +448,7 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
     >>> stream_dr.plotting.convergence(lda.refine_report_).layout.title.text
     'Convergence of refine'
     """
+    # `runs` has the passes by the name of the model. The report of an estimator has no name.
     if isinstance(source, RefineReport):
         runs = {"": [p._asdict() for p in source.passes]}
     else:
@@ -460,7 +471,7 @@ def convergence_figure_dict(passes_by_model: dict[str, list[JsonDict]], title: s
     for i, (name, passes) in enumerate(passes_by_model.items()):
         prefix = f"{plotly_escaped_text(name)}: " if name else ""
         numbers = [p["number"] for p in passes]
-        # A logarithmic axis has no place for 0.
+        # A logarithmic axis has no place for 0, so None leaves a gap.
         residuals = [p["residual"] or None for p in passes]
         angles = [p["angle"] or None for p in passes]
         line = {"color": COLOURS[0], "dash": _DASHES[i % len(_DASHES)]}
@@ -518,6 +529,7 @@ def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.
     """
     if model is not None:
         return go.Figure(drift_figure_dict(load_records(source), model, title))
+    # A directory, its path and its records (dicts) may concern several models, so a name is needed.
     if isinstance(source, str | Path | Directory) or any(isinstance(record, dict) for record in source):
         raise InvalidParameter("model=None; it must be the name of the model whose records are drawn.")
 

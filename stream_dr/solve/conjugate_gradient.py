@@ -284,6 +284,7 @@ def largest_principal_angle(old_basis: np.ndarray, new_basis: np.ndarray) -> flo
     old_basis: (features, p), orthonormal basis of the first space.
     new_basis: (features, p), orthonormal basis of the second space.
     """
+    # Bases that cannot be compared count as entirely different.
     if old_basis.shape != new_basis.shape:
         return float(np.pi / 2)
     if new_basis.shape[1] == 0:
@@ -311,6 +312,7 @@ def _directions_pseudo_inverse(
     matrix_times_directions: A P (features, r).
     largest_eigenvalue: estimate of A's largest eigenvalue from earlier steps.
     """
+    # `gram` is PᵀAP. It is symmetric up to rounding errors, so only its symmetric part is used.
     gram = directions.T @ matrix_times_directions
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
     largest_eigenvalue = max(largest_eigenvalue, float(values[-1]))

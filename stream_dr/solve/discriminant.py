@@ -97,6 +97,7 @@ def scatter_sum_eigenpairs(
         rounding error.
     """
     matrix = between_weight * (between_factor @ between_factor.T) + total_scatter_weight * total_scatter
+    # The factor is computed from class means and is exact. Only the total scatter has errors.
     rounding_error = abs(total_scatter_weight) * total_scatter_rounding_error
     values, vectors = nonzero_indefinite_eigenpairs(matrix, rounding_error)
     return LoadingsAndEigenvalues(vectors, values)
@@ -123,6 +124,7 @@ def positive_scatter_sum_eigenpairs(
     total_scatter_weight: weight of the total scatter, negative.
     """
     # With F = `between_factor`, the sum of the scatter matrices is weight · F Fᵀ − diag(within).
+    # `within` is the diagonal of the scatter within classes, times |total_scatter_weight|.
     # Without classes (c = 0) it has no positive eigenvalue.
     between_diagonal = np.einsum("ij,ij->i", between_factor, between_factor)
     within = -total_scatter_weight * np.maximum(total_scatter_diagonal - between_diagonal, 0.0)
@@ -243,7 +245,8 @@ def largest_eigenvalue_projection(
         If true, projected rows have variance 1 along every component. If false, the components
         are orthonormal.
     """
-    # The centred rows are X = U diag(s) Vᵀ. If all rows are equal, X is zero.
+    # The centred rows are X = U diag(s) Vᵀ. If all rows are equal, X is zero, up to numbers whose
+    # squares are too small for a float64.
     mean = np.asarray(rows.mean(axis=0)).ravel()
     U, s, V = _centred_svd(rows, mean)
     if float(s @ s) < np.finfo(float).tiny:

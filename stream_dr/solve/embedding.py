@@ -342,6 +342,7 @@ class BarycentricProjection(NamedTuple):
         rows: (rows, features), dense or CSR.
         squared_distances: (rows, r) squared distances of the rows to the r landmarks.
         """
+        # `near` (rows, neighbours) has the indices of each row's nearest landmarks.
         near = np.argpartition(squared_distances, self.neighbours - 1, axis=1)[:, : self.neighbours]
         weights = barycentric_weights(rows, self.landmarks.rows, near, self.reg)
         # Row i of the CSR matrix (rows, r) has the weights of row i's nearest landmarks.

@@ -95,6 +95,8 @@ def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
         products = products.toarray()
     else:
         products = np.asarray(products)
+    # The squared distance of rows x and y is |x|² + |y|² − 2 xᵀy. It may be slightly negative by
+    # rounding, and is NaN (∞ − ∞) if a value is not finite.
     squared = squared_lengths(Z)[:, None] + squared_lengths(points) - 2.0 * products
     return np.where(np.isnan(squared), np.inf, np.maximum(squared, 0.0))
 
@@ -143,6 +145,7 @@ def nearest_landmarks(landmarks: Rows, k: int, include_self: bool) -> np.ndarray
     # scikit-learn computes the squared distance of rows x and y as |x|² + |y|² − 2 xᵀy.
     landmarks = subtract_shift_keeping_sparsity(landmarks, upper_column_medians(landmarks))
     search = NearestNeighbors(n_neighbors=k).fit(landmarks)
+    # Without queries, scikit-learn takes the landmarks, and leaves out each landmark itself.
     queries = landmarks if include_self else None
     return np.asarray(search.kneighbors(queries, return_distance=False))
 
@@ -160,6 +163,7 @@ def landmark_index_pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndar
 
     # Subtract the medians, because distances are more accurate for landmarks near zero.
     landmarks = subtract_shift_keeping_sparsity(landmarks, upper_column_medians(landmarks))
+    # `neighbours` has an array for each landmark, with the indices of the other landmarks near it.
     neighbours = NearestNeighbors(radius=radius).fit(landmarks).radius_neighbors(return_distance=False)
     starts = np.repeat(np.arange(len(neighbours)), [len(near) for near in neighbours])
     return starts, np.concatenate(neighbours).astype(np.int64)
@@ -172,6 +176,7 @@ def squared_pair_distances(landmarks: Rows, start_indices: np.ndarray, end_indic
     start_indices: (pairs,), index of the first landmark of each pair.
     end_indices: (pairs,), index of the second landmark of each pair.
     """
+    # The differences of a chunk of pairs have at most about SEARCH_CHUNK values.
     out = np.empty(len(start_indices))
     step = max(1, SEARCH_CHUNK // max(1, landmarks.shape[1]))
     for start in range(0, len(start_indices), step):
@@ -190,11 +195,13 @@ def upper_column_medians(rows: Rows) -> np.ndarray:
     rows: (rows, features), at least one row, dense or CSR.
     """
     # With an even number of rows, take the larger of the two middle values and not their mean.
-    # The medians of whole numbers are then whole numbers.
+    # The medians of whole numbers are then whole numbers. `np.partition` puts the value that would
+    # have the index `half` in sorted order at this index.
     half = rows.shape[0] // 2
     if not sp.issparse(rows):
         return np.asarray(np.partition(rows, half, axis=0)[half])
 
+    # `often` are the columns in which at least half of the rows have a value.
     medians = np.zeros(rows.shape[1])
     often = np.flatnonzero(2 * rows.count_nonzero(axis=0) >= rows.shape[0])
     medians[often] = np.partition(rows[:, often].toarray(), half, axis=0)[half]
@@ -214,6 +221,7 @@ def subtract_shift_keeping_sparsity(rows: Rows, shift: np.ndarray) -> Rows:
         return rows
     if not sp.issparse(rows):
         return rows - shift
+    # `ones` (rows, 1) times `shift` (1, features) has the shift in each row, and is sparse.
     ones = sp.csr_matrix(np.ones((rows.shape[0], 1)))
     return sp.csr_matrix(rows - ones @ sp.csr_matrix(shift))
 
@@ -226,6 +234,7 @@ def squared_distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> I
     shift: (features,). If the landmarks are sparse, this vector is first subtracted from the
         landmarks and from the rows.
     """
+    # A chunk of rows has at most about SEARCH_CHUNK distances.
     step = max(1, SEARCH_CHUNK // max(1, landmarks.shape[0]))
     if sp.issparse(landmarks):
         landmarks = subtract_shift_keeping_sparsity(landmarks, shift)
@@ -264,7 +273,7 @@ def _squared_distances_to_landmarks(rows: Rows, landmarks_shifted_if_sparse: Row
         return np.asarray(cdist(dense, landmarks_shifted_if_sparse, "sqeuclidean"))
 
     # The squared distance of rows x and y is |x|² + |y|² − 2 xᵀy.
-    # Set distances within rounding of zero to zero.
+    # Set distances within rounding of zero to zero. The factor 16 is a safety margin.
     rows = subtract_shift_keeping_sparsity(sp.csr_matrix(rows).astype(np.float64), shift)
     squares = squared_lengths(rows)[:, None] + squared_lengths(landmarks_shifted_if_sparse)
     distances = squares - 2.0 * (rows @ landmarks_shifted_if_sparse.T).toarray()
@@ -302,6 +311,7 @@ class SampledLandmarks(NamedTuple):
         """Raise DamagedFile unless the arrays are rows of `width` features."""
         checks.check_within(self, 0, checks.FEATURE_COUNT_LIMIT, "width")
         checks.check_stored_rows(self, self.n_landmarks, self.width)
+        # `middle` is empty if the rows are dense.
         n_middle = self.width if len(self.middle) else 0
         checks.check_dtype_and_shapes(self, np.float64, middle=(n_middle,))
         checks.check_finite_arrays(self, "middle")
@@ -332,7 +342,7 @@ def as_landmarks(rows: Rows) -> SampledLandmarks:
     """
     # `same` is the squared distance up to which a row counts as equal to a landmark. It is not 0,
     # because a feature map may return one row with different last digits. It is a tiny share of
-    # the mean squared distance of the landmarks from their medians.
+    # the mean squared distance of the landmarks from their medians: (1e-10)², as it is a square.
     if not rows.shape[0]:
         medians = np.zeros(rows.shape[1])
         same = 0.0

@@ -225,6 +225,7 @@ def _comparable_arrays(projection: Projection, previous: Projection | None) -> _
     now = linear_part_or_none(projection)
     before = linear_part_or_none(previous)
     if now is not None:
+        # `before` is None if `previous` is None or is not linear.
         if before is None or previous is None:
             return _ComparedColumns(now.loadings, None)
         # Put the features of `previous` in the order of `projection`, and other features last.
@@ -329,11 +330,13 @@ def _best_order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
         return order
 
     # Choose the order with the largest sum of absolute cosines to previous components.
-    # A very negative gain prevents a swap of components whose eigenvalues are not near each other.
+    # A very negative gain prevents a swap of components whose eigenvalues are not near each other:
+    # the cosines of an order add up to at most `shared`, so they cannot outweigh −2 · shared.
     values = np.asarray(eigenvalues[:shared], dtype=np.float64)
     sizes = np.abs(values)
     larger = np.maximum(sizes[:, None], sizes)
     near = np.abs(values[:, None] - values) <= GAP * larger
+    # scipy assigns a component (column of `gain`) to each previous component (row).
     gain = np.where(near, np.abs(cosines[:shared, :shared]), -2.0 * shared)
     order[:shared] = linear_sum_assignment(gain, maximize=True)[1]
     return order
@@ -353,6 +356,7 @@ def _pairwise_cosines(
         cosines.
     """
     old, new = pad_to_equal_rows(old, new)
+    # A column of zeros has the cosine 0 with every column.
     if multiply_by_scatter is None:
         sizes = np.outer(column_norms(old), column_norms(new))
         return np.asarray((old.T @ new) / np.where(sizes > 0, sizes, 1.0))
@@ -370,6 +374,7 @@ def correlations_of_projected_rows(directions: np.ndarray, multiply_by_scatter: 
     directions: (features, m), directions onto which the rows are projected.
     multiply_by_scatter: function that multiplies columns by the scatter of the centred rows.
     """
+    # Directions along which the rows do not vary have the correlation 0 with every direction.
     products = directions.T @ multiply_by_scatter(directions)
     lengths = np.sqrt(np.maximum(np.diagonal(products), 0.0))
     sizes = np.outer(lengths, lengths)
@@ -409,6 +414,7 @@ def principal_angles(before: Projection, after: Projection) -> np.ndarray | None
     if old is None or new is None or not old.n_components or not new.n_components:
         return None
 
+    # `first` (d, p) and `second` (d, q) are orthonormal bases of the two spaces, for d features.
     first, second = (tall_qr(loadings)[0] for loadings in pad_to_equal_rows(old.loadings, new.loadings))
 
     # Compute the cosine and the sine of each principal angle, in ascending order of the angles.

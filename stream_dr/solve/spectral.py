@@ -210,7 +210,8 @@ def rotate_equal_components(loadings: np.ndarray, eigenvalues: np.ndarray) -> np
     Two eigenvalues count as equal if their relative difference is at most 1e-9, or if their
     difference is at most the rounding error of the largest eigenvalue.
     """
-    # `equal` is True for each eigenvalue that equals the next eigenvalue.
+    # `equal` is True for each eigenvalue that equals the next eigenvalue. The largest eigenvalue is
+    # `sizes[:1].sum()`, which is 0 if there are none.
     gap = np.abs(np.diff(eigenvalues))
     sizes = np.abs(eigenvalues)
     equal = gap <= np.maximum(1e-9 * sizes[:-1], 100 * EPS * sizes[:1].sum())
@@ -402,6 +403,7 @@ class Rounding(NamedTuple):
 
         diagonal: (features,), sum of squared deviations of each feature from its mean.
         """
+        # Centring causes an error of EPS · shift in √scatter. The factor 8 is a safety margin.
         return np.asarray(diagonal > (8 * EPS * self.shift) ** 2)
 
     def eigenvalue_floor(self, diagonal: np.ndarray) -> float:
@@ -430,7 +432,8 @@ class Rounding(NamedTuple):
         # The rounding error of the cross sums grows with the features' deviations from their means
         # (`spread`), and with the rows' distance from zero (`offset`, √N · |mean| of the N rows).
         # Unlearning rows adds an error (`lost`), and makes all errors larger compared with the
-        # remaining sums (`cancelled`). The factors 8 are safety margins.
+        # remaining sums (`cancelled`). SUM_ERROR is the relative rounding error of long sums. The
+        # factors 8 are safety margins.
         spread = float(np.sqrt(diagonal.sum()))
         offset = float(np.abs(self.shift).max(initial=0.0))
         scale = (SUM_ERROR + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
@@ -447,6 +450,7 @@ class Rounding(NamedTuple):
         """
         # Without unlearned rows, the error of a feature has two parts. One grows with its deviations
         # from its mean, the other with its distance from zero. The factor 8 is a safety margin.
+        # SUM_ERROR is the relative rounding error of long sums, and `varying` a number of features.
         varying = np.count_nonzero(self.varying_columns(diagonal))
         own = SUM_ERROR * np.sqrt(varying * diagonal) + 8 * EPS * np.abs(self.shift)
         # Unlearning rows adds an error that is the same for all features (`lost`), and then the
@@ -465,6 +469,7 @@ class Rounding(NamedTuple):
         """
         # Compare the cross sums of each feature with the feature's own rounding error.
         # One error for all features could exceed the true sums of a feature with small values.
+        # `shows` is True for a feature whose cross sums are more than rounding error.
         shows = np.linalg.norm(cross_sums, axis=1) > self.relative_cross_noise(diagonal) * target_norm
         if shows.all():
             return cross_sums

@@ -136,6 +136,8 @@ def restart_from_solution(state: Subspace, solution_coefficients: np.ndarray) ->
     solution_coefficients: (m, p). Column j has the coefficients of column j of X in the m vectors
         of the old basis.
     """
+    # The columns of `rotation` (m, p) are orthonormal, and so are those of the old basis V. So
+    # V rotation is an orthonormal basis of the solution's span, and `images` is Cxx V rotation.
     rotation = np.linalg.qr(solution_coefficients)[0]
     basis = state.basis @ rotation
     images = state.images @ rotation
@@ -160,7 +162,8 @@ def relative_subspace_residual(state: Subspace, solution_coefficients: np.ndarra
             return 1.0
         return 0.0
 
-    # `image` (features, p) is Cxx X, because `state.images` (features, m) is Cxx V.
+    # `image` (features, p) is Cxx X, because `state.images` (features, m) is Cxx V. If it is zero,
+    # it lies in the span of V, so the residual is 0.
     image = state.images @ np.linalg.qr(solution_coefficients)[0]
     size = float(np.linalg.norm(image))
     if size:
@@ -251,6 +254,7 @@ class ScatterProduct:
 
         # The product is the sum of one partial product per thread. Blocks are added in turn.
         # Wait for the last block of this partial product, because it takes one block at a time.
+        # `_running_additions` has the future of each partial product's last addition.
         turn = self._blocks % len(self._parts)
         self._blocks += 1
         self._wait_for_part(turn)
@@ -262,6 +266,7 @@ class ScatterProduct:
         The result is (features, r) for r columns.
         The product is over all blocks that were added so far.
         """
+        # The scale multiplied the columns at the start. Here it multiplies the rows of the product.
         for turn in range(len(self._parts)):
             self._wait_for_part(turn)
         out = self._parts[0].result()

@@ -77,7 +77,8 @@ def two_stage(
     rounding : Rounding or None
         Rounding errors of `scatter`. None if the mean of the rows is about zero.
     """
-    # Let M be a matrix for which M Mᵀ is the inverse of `scatter` plus the ridge.
+    # Let M be a matrix for which M Mᵀ is the inverse of `scatter` plus the ridge. The two functions
+    # `multiply` and `multiply_transposed` return M @ columns and Mᵀ @ columns.
     rounding = rounding or zero_rounding(len(scatter))
     inverse_root = _inverse_root_of_diagonal if scatter.ndim == 1 else _inverse_root
     multiply, multiply_transposed = inverse_root(scatter, gamma, rounding)
@@ -103,6 +104,7 @@ def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding
     eigenvalue_floor = 0.0
     if rounding is not None:
         eigenvalue_floor = rounding.eigenvalue_floor(np.diagonal(scatter))
+    # The eigenvalues are in ascending order.
     values = np.linalg.eigvalsh(scatter)
     nonzero = values[values > spectral.eigenvalue_rounding_limit(values, eigenvalue_floor)]
     if len(nonzero):
@@ -137,7 +139,7 @@ class InverseRoot(NamedTuple):
 
 
 def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot:
-    """Return functions that multiply by M and by Mᵀ.
+    """Return an inverse root M of a diagonal scatter plus a ridge.
 
     M is the diagonal matrix (diagonal + gamma)^(−1/2), with zeros for features that do not vary.
 
@@ -158,7 +160,7 @@ def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Roun
 
 
 def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot:
-    """Return functions that multiply by M and by Mᵀ.
+    """Return an inverse root M of a scatter plus a ridge.
 
     M Mᵀ is the inverse of `scatter` plus the ridge `gamma`, on the range of `scatter`.
 
@@ -168,6 +170,7 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
     """
     # `part` is the scatter of the features that vary. It is `scatter` itself if all features vary.
     varying_columns, part, rounding = scatter_of_varying_features(scatter, rounding)
+    # The Cholesky factor is faster. It is not used (None) if rounding errors could spoil it.
     root = _inverse_root_by_cholesky(part, gamma, rounding) or _inverse_root_by_eigenpairs(part, gamma, rounding)
     if part is scatter:
         return root
@@ -240,6 +243,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     gamma: ridge.
     rounding: rounding errors of `scatter`.
     """
+    # Without features, there is no matrix to factorise.
     diagonal = np.diagonal(scatter)
     d = len(scatter)
     if d == 0:
@@ -265,6 +269,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
         if not has_full_rank:
             return None
 
+    # `scale` is the diagonal of D. `solve` multiplies by L⁻¹, and by L⁻ᵀ with trans="T".
     scale = 1.0 / np.sqrt(diagonal + gamma)[:, None]
     solve = partial(solve_triangular, factor, lower=True, check_finite=False)
     return InverseRoot(lambda p: scale * solve(p, trans="T"), lambda b: solve(scale * b))
@@ -281,6 +286,8 @@ def _scaled_cholesky(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | No
     scatter: (features, features), scatter of the centred rows.
     gamma: ridge.
     """
+    # `matrix` is scaled by `scale` on both sides. Its diagonal is set to exactly 1, which also adds
+    # the ridge, because the ridge is on the diagonal only.
     scale = 1.0 / np.sqrt(np.diagonal(scatter) + gamma)
     matrix = scatter * scale[:, None] * scale
     matrix[np.diag_indices_from(matrix)] = 1.0

@@ -147,7 +147,8 @@ class ColumnRoles(NamedTuple):
         value_type = column_type
         if pa.types.is_dictionary(column_type):
             value_type = column_type.value_type
-        # A text has several labels, between separators or as a JSON list. So has a nested value.
+        # A text has the labels of a row, between separators or as a JSON list. So has a nested
+        # value, such as a list. A number has none: the column is then one of 0 and 1.
         has_texts = self.separator is not None or is_string_type(value_type)
         if has_texts or pa.types.is_nested(column_type):
             return self.labels[0]
@@ -185,7 +186,8 @@ class ColumnRoles(NamedTuple):
         - No column is a feature.
         - A column has a reserved name, such as "label" or "id", and no role.
         """
-        # `declared` has the columns that the options call features, `kinds` by the feature's kind.
+        # `declared` has the columns that the options call features: with their kind (`kinds`), or
+        # without it (`feature`).
         excluded = set(self.non_feature_columns())
         declared = {*dict(self.kinds), *self.feature}
         missing = sorted((excluded | declared) - set(all_columns))
@@ -225,7 +227,8 @@ def feature_columns_unless_shard(schema: pa.Schema, roles: ColumnRoles) -> list[
     names_no_column = roles._replace(raw=False) == ColumnRoles()
     if names_no_column and is_shard_layout(schema.names):
         return None
-    # A list called features can only be the rows, as Spark, pandas and polars write them.
+    # The name `features` is reserved for shards. But Spark, pandas and polars write rows as lists
+    # in a column of this name. Declare such a column as a feature, which allows the name.
     if any(field.name == "features" and pa.types.is_nested(field.type) for field in schema):
         roles = roles._replace(feature=(*roles.feature, "features"))
     return roles.features(schema.names)
@@ -286,6 +289,7 @@ def convert_batch_to_block(batch: pa.RecordBatch, feature_names: Sequence[str], 
     Raises NotFinite. Raises InvalidRows, which names the column, if a column of numbers has missing
     values. Raises SchemaMismatch if it has values that are not numbers.
     """
+    # If `raw` is True, the features keep their types, and are read as a table.
     X: Rows
     if roles.raw:
         X = table_from_arrow(batch.select(list(feature_names)))
@@ -325,7 +329,7 @@ def _complete_matrix(batch: pa.RecordBatch, column_names: Sequence[str]) -> Rows
 
 
 def _role_numbers(batch: pa.RecordBatch, column_names: Sequence[str]) -> np.ndarray:
-    """Return columns with a role as a matrix (rows, columns).
+    """Return columns of targets or weights as a matrix (rows, columns).
 
     Raises InvalidRows if a column has missing values, and SchemaMismatch if it has vectors or values
     that are no numbers.
@@ -456,6 +460,7 @@ def _single_label_targets(column: pa.Array, column_name: str) -> Targets:
     if is_string_type(column.type):
         column = column.cast(pa.large_string())
         column = pc.if_else(pc.equal(column, ""), None, column)
+    # `class_targets` converts or refuses values of other types than labels, such as floats.
     if is_label_type(column.type):
         return targets_of_labels(column)
     return class_targets(column.to_pylist())

@@ -192,17 +192,19 @@ class CsvFile:
         number, record = next(self._read_records(), (1, []))
         self.names = self._parse_column_names(record, number)
         self.first_line = number + 1 if form.header is not False else 1
+        # The caller sets `has_gaps` to True if numbers may be missing, as in a table.
         self.has_gaps = False
         # Column of ids or labels → True if it has integers. The first values of a column are added.
         self._has_integers: dict[str, bool] = {}
 
         # Arrow parses blocks of `block_size` bytes, at least PIECE and at most LONGEST. A block
-        # should have some rows. They are assumed to be as long as the first record, in which each
-        # field has 3 bytes more, for quotes and a delimiter.
+        # should have at least four rows. They are assumed to be as long as the first record, in
+        # which each field has 3 bytes more, for quotes and a delimiter.
         record_bytes = sum(len(field) + 3 for field in record)
         block_size = max(PIECE, min(LONGEST, 4 * record_bytes))
         self._read = pacsv.ReadOptions(block_size=block_size, column_names=self.names, skip_rows=self.first_line - 1)
         self._parse = pacsv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
+        # Read all columns (None), and let Arrow infer all their types ({}).
         first = next(self.batches({}, None, first_batch_only=True), None)
         # A file without rows has columns without values.
         if first is None:
@@ -266,6 +268,7 @@ class CsvFile:
         Ids and labels become integers if all are whole numbers. Texts of features that stand for a
         missing value become null.
         """
+        # For texts, an empty field and the strings of the option `missing` mean a missing value.
         gaps = pa.array(["", *self.form.missing], pa.string())
         code_columns = roles.code_columns(self.first.schema)
         columns = []
@@ -287,7 +290,7 @@ class CsvFile:
 
         Raises MalformedInput, which names the line, if a column has integers and a value is none.
         """
-        # A label may be missing. `gaps` are the texts that stand for a missing value.
+        # Only ids must not be missing. `gaps` are the texts that stand for a missing label.
         are_ids = column_name == roles.id
         if not are_ids:
             gaps = pa.array(sorted(self.form.gaps))
@@ -301,7 +304,8 @@ class CsvFile:
             sets = split_labels(texts, column_name, roles.separator)
             texts = sets.flatten()
 
-        # The first batch with a value decides. `integers` is None if some text is no integer.
+        # The first batch with a value decides. Before it, all values are null, and stay texts.
+        # `integers` is None if some text is no integer.
         integers = self._as_integers(texts, are_ids)
         if texts.null_count < len(texts):
             self._has_integers.setdefault(column_name, integers is not None)
@@ -346,7 +350,8 @@ class CsvFile:
         if column_name in roles.labels:
             separator = roles.separator
 
-        # Fields that stand for a missing value are not checked.
+        # `_first_bad_record` calls this function with groups of records, and then with each record
+        # of the first group for which it returns False. Missing values are not checked.
         def are_whole(records: list[Record]) -> bool:
             codes = [fields[j] for _, fields in records]
             if separator is not None:
@@ -558,6 +563,8 @@ class CsvFile:
             if kind != pa.string():
                 checked[j] = kind
 
+        # `_first_bad_record` calls this function with groups of records, and then with each record
+        # of the first group for which it returns False.
         def can_parse(records: list[Record]) -> bool:
             if any(len(fields) != len(self.names) for _, fields in records):
                 return False

@@ -61,7 +61,8 @@ def read_jsonl(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_b
 
     # `features` are the names of the feature columns, or None if the file is read as a shard.
     features = feature_columns_unless_shard(schema, roles)
-    # Choose the Arrow type of each column: own types in a table, floats in a matrix.
+    # Choose the Arrow type of each column that must not have the inferred type. In a table, the
+    # values decide. In a matrix, features are floats. Numeric targets are always floats (`floats`).
     number_columns = roles.numeric_target_columns(schema)
     types: dict[str, pa.DataType] = {}
     day_columns: list[str] = []
@@ -78,7 +79,8 @@ def read_jsonl(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_b
     fields = [(field.name, types.get(field.name, field.type)) for field in schema]
     schema = pa.schema(fields)
 
-    # After an error, the lambda searches the lines for it, and raises an error that names the line.
+    # After an error, `split_batches_into_blocks` calls the lambda. It ignores its arguments (`_`),
+    # searches the lines for the error, and raises an error that names the line.
     with _open_json_reader(path, schema, floats) as reader:
         batches = (_convert_midnights_to_days(batch, day_columns) for batch in reader)
         yield from split_batches_into_blocks(
@@ -127,7 +129,8 @@ def _check_key_count(path: FileName) -> None:
     Arrow allocates a value for each row and each different key, so a file with many different keys
     would take too much memory. The limit is _MOST_CELLS.
     """
-    # A nested object counts as a row of its own. `size` is the number of bytes read so far.
+    # A nested object counts as a row of its own, whose keys are the keys that lead to it, joined by
+    # dots. At the top, nothing leads to the object (""). `size` is the number of bytes so far.
     rows = 0
     size = 0
     names: set[str] = set()

@@ -180,7 +180,7 @@ def _count_tokens(lines: Lines, pair_offsets_in_data: np.ndarray) -> tuple[np.nd
     edges = np.zeros(len(text) + 1, np.int8)
     # The offsets of a line without pairs are equal, so its +1 and −1 cancel.
     edges[pair_offsets_in_data] += 1
-    np.subtract.at(edges, lines.ends, 1)
+    edges[lines.ends] -= 1
     text[np.cumsum(edges[:-1], dtype=np.int8) == 0] = SPACE
 
     # A comment after the pairs reaches to the end of its line.
@@ -311,6 +311,7 @@ def read_vw(
     parser = LabelParser(target)
     is_weighted: bool | None = None
     fault = "has no '|' (is this a libsvm file?) or several namespaces; number the features across namespaces first."
+    # A file of Vowpal Wabbit has no comments, so no byte begins one (b"").
     for lines, heads, X in read_heads_and_pairs(path, _VW_HEAD, fault, int(one_based), n_features, rows_per_block, b""):
         # A head is "label weight tag". The weight and the tag may be missing.
         words = [head.split() for head in heads]

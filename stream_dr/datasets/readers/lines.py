@@ -344,6 +344,8 @@ def read_raw_lines(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
     The lines include their line breaks. A byte order mark is removed. Raises MalformedInput if the
     file cannot be decompressed or a line is too long.
     """
+    # Read one byte more than allowed, to recognise a line that is too long. For this line,
+    # `raise_at_line` raises MalformedInput. MARK is the byte order mark.
     number = 0
     try:
         while line := file.readline(LONGEST + 1):

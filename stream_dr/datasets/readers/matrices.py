@@ -222,12 +222,13 @@ def _open_target_reader(exit_stack: ExitStack, path: str) -> _NpyArrayReader:
     When `exit_stack` ends, the file is closed.
     """
     Y = _NpyArrayReader(exit_stack.enter_context(open_decompressed(path)), path)
+    # Targets are an array of 1 or 2 dimensions.
     Y.check_array_kind(1, 2)
     return Y
 
 
 def _load_sparse_npz(path: FileName) -> sp.csr_matrix:
-    """Return the matrix that scipy.sparse.save_npz has written as CSR of float64."""
+    """Read a matrix that `scipy.sparse.save_npz` has written, as float64 CSR."""
     # Check all indices, because compiled code uses them without a check.
     X = sp.load_npz(path)
     if X.format not in ("csr", "csc"):

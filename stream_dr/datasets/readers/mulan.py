@@ -155,6 +155,7 @@ def read_arff_header(path: FileName) -> ArffHeader:
         if match is None:
             lines.fail(0, "an attribute needs a name and a type.")
         # The name is in single quotes, in double quotes or without quotes: groups 1, 2 and 3.
+        # Within quotes, a backslash stands before a quote. Group 4 is the type.
         name = next(group for group in match.groups()[:3] if group is not None)
         names.append(name.replace("\\", ""))
         types.append(match.group(4).strip())
@@ -193,7 +194,10 @@ class _ArffRowParser:
         self._feature_columns[self._features] = np.arange(len(self._features))
 
     def parse(self, lines: Lines) -> Block:
-        """Return the rows of lines, all of which are sparse or all dense."""
+        """Return the rows and targets of lines.
+
+        Either all of the lines are sparse rows, or all are dense.
+        """
         # A sparse row is in braces. `values` and, for sparse rows, `indices` and `indptr` will have
         # the numbers of all rows in CSR format. `labels` will have each row's values of labels.
         sparse = bool(np.all(lines.data[lines.starts] == ord("{")))
@@ -206,8 +210,8 @@ class _ArffRowParser:
                 row = self._parse_sparse_row(lines, i)
             else:
                 row = self._parse_dense_row(lines, i)
-            # `row` has the values by attribute. Remove those of labels, so that features remain.
-            # A sparse row leaves out values of 0.
+            # `row` has the values by index of the attribute. Remove those of the labels, whose
+            # indices are `_columns`, so that features remain. A sparse row leaves out values of 0.
             labels.append([row.pop(int(c), "0") for c in self._columns])
             attributes = sorted(row)
             values.extend(self._parse_number(lines, i, row[c], c) for c in attributes)
@@ -225,7 +229,10 @@ class _ArffRowParser:
         return Block(np.array(values).reshape(shape), targets, names=names)
 
     def _parse_dense_row(self, lines: Lines, line_index: int) -> dict[int, str]:
-        """Return the values of a row with commas, by attribute index."""
+        """Return the values of a dense row, by attribute index.
+
+        Commas separate the values of such a row.
+        """
         fields = lines.text(line_index).split(",")
         if len(fields) != len(self._header.names):
             lines.fail(line_index, f"{len(fields)} values where the header has {len(self._header.names)} attributes.")
@@ -268,6 +275,7 @@ class _ArffRowParser:
         lines: the lines, for error messages.
         label_values_of_lines: for each line, the values of the attributes with labels.
         """
+        # `_class_parser` parses the classes, if a row has one. If not, labels have values 0 and 1.
         label_values_of_lines = [[word.strip().strip("'\"") for word in row] for row in label_values_of_lines]
         if self._class_parser is not None:
             return self._class_parser.parse([row[0] for row in label_values_of_lines], lines)

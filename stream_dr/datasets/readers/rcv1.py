@@ -48,8 +48,9 @@ class DocumentTopics:
     """
 
     def __init__(self, path: FileName) -> None:
-        # Each line has a topic and a document. A topic's code is its place in the order of first
-        # lines. `all_documents` and `all_codes` have the documents and codes of the lines.
+        # Each line has a topic and a document. Topics get the codes 0, 1, 2 and so on, in the order
+        # in which they first occur. `all_documents` and `all_codes` have the document and the code
+        # of each line.
         code_by_topic: dict[str, int] = {}
         all_documents = []
         all_codes = []
@@ -91,8 +92,8 @@ class DocumentTopics:
 
         present = counts > 0
         # `present` may be left out (None) if every row has a target.
-        absent_or_none = None if present.all() else present
-        return Targets("multilabel", self.labels, self._codes[picks], indptr, present=absent_or_none)
+        present_or_none = None if present.all() else present
+        return Targets("multilabel", self.labels, self._codes[picks], indptr, present=present_or_none)
 
 
 def read_lyrl2004(

@@ -144,6 +144,7 @@ def read_sqlite(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_
     ):
         # The file may not be trusted, so its views must not call functions with side effects.
         database.execute("PRAGMA trusted_schema = OFF")
+        # Tables that SQLite has for itself have names such as sqlite_sequence.
         tables = database.execute("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')").fetchall()
         name = _choose_table_to_read(path, table, [name for (name,) in tables if not name.startswith("sqlite_")])
         cursor = database.execute(f"SELECT * FROM {_quote_identifier(name)}")

@@ -171,7 +171,7 @@ class ClosedForm(AdditiveEstimator):
             )
         check_choice("folds_by", self.folds_by, ("row", "id"))
 
-        # The whole scatter is stored of at most MAX_EXACT_WIDTH mapped columns.
+        # If the whole scatter is stored, the feature map may make MAX_EXACT_WIDTH columns at most.
         max_columns = None
         if self.stored_scatter() == "exact":
             max_columns = MAX_EXACT_WIDTH
@@ -356,6 +356,7 @@ class ClosedForm(AdditiveEstimator):
         solution_kind: kind of solution, "exact", "diagonal" or "refined".
         """
         # Drop the pair, so that its loadings do not stay in memory beside the scaled ones.
+        # Components of the same eigenvalue may be rotated freely, so choose one rotation.
         loadings, eigenvalues = directions
         del directions
         if self.solves_eigenproblem:
@@ -508,6 +509,8 @@ class ClosedForm(AdditiveEstimator):
 
         state: state from which the projection was solved.
         """
+        # `inner` is the projection without the feature map, and `parts` has the state of each fold
+        # without the map. `parts` is empty if rows are not in folds.
         inner = mapping.inner_linear_projection(projection)
         parts = mapping.inner_states_of_folds(state)
         if not parts or inner.solution == "refined":

@@ -32,6 +32,8 @@ Learner = TypeVar("Learner")
 def split_into_blocks(rows: Block) -> list[tuple[Delayed, Delayed | None, Delayed | None]]:
     """Return the blocks of rows, each with its targets and weights.
 
+    A block is a Dask task (Delayed) that computes the rows when they are needed.
+
     Raises InvalidRows if blocks are split along features. Raises InvalidTargets if the blocks of y
     or weights have other rows than the blocks of X. Raises ClusterError if the cluster has no
     workers.
@@ -124,9 +126,10 @@ def _delayed_blocks_matching(
 ) -> list[Delayed | None]:
     """Return targets or weights, one block per block of rows.
 
-    Each returned block belongs to the same rows as its block of `X_collection`. If `collection` is
-    None, None is returned for each block. Raises InvalidTargets if the blocks of `X_collection`
-    and `collection` do not match.
+    A block is a Dask task (Delayed) that computes its values when they are needed. Each returned
+    block belongs to the same rows as its block of `X_collection`. If `collection` is None, None is
+    returned for each block. Raises InvalidTargets if the blocks of `X_collection` and `collection`
+    do not match.
 
     argument_name: argument of `fit` that has the collection, for error messages.
     collection: targets or weights of the rows, or None.

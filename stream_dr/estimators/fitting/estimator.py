@@ -234,6 +234,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             width = widths.max_table_width(mapping, known_columns.columns)
         else:
             width = widths.max_width_of_kinds(mapping, known_columns)
+        # `width` is the largest number of columns that the map may make of these columns.
         # `without_map` has the same parameters but no feature map, so it learns mapped rows.
         # Add 64 bytes for each mapped column, because the map stores statistics of the columns.
         without_map = type(self)(**(self.get_params() | {"feature_map": None}))
@@ -550,7 +551,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             version = fitted.version
 
         # Solve without the lock, so that other threads can learn rows meanwhile. If rows were
-        # learned, the version differs, and the projection is returned but not cached.
+        # learned, the version differs, and the projection is returned but not cached. With products
+        # of the scatter, `cache_projection` compares the components with those returned before.
         projection = refined or self.solve(state)
         with self.lock:
             return fitted.cache_projection(projection, partial(self.scatter_product, state), version)
@@ -689,6 +691,7 @@ class AdditiveEstimator(Estimator):
 
             if groups is not None:
                 X = self.block_with_group_hashes(X, groups)
+            # If y is the name of a column of X, this column becomes the targets.
             rows = as_block(X, y, sample_weight)
             block = self.parse(fitted, take_target_column(rows))
             fitted.accumulator.remove(block)

@@ -38,7 +38,7 @@ By chance alone, no fold then has less than half of the mean.
 
 
 def leave_one_fold_out(states_by_fold: Sequence[MomentState]) -> Iterator[MomentState]:
-    """Yield for each fold the merge of all other folds.
+    """Yield for each fold the merged state of all other folds.
 
     Needs about K log₂ K merges for K folds, and holds at most log₂ K + 2 merged states at a time.
     The states may have different features and another order of labels. For a single fold, the
@@ -53,9 +53,9 @@ def leave_one_fold_out(states_by_fold: Sequence[MomentState]) -> Iterator[Moment
 
 
 def _merge_others(states_by_fold: Sequence[MomentState], outside: MomentState) -> Iterator[MomentState]:
-    """Yield for each fold the merge of all other folds.
+    """Yield for each fold the merged state of all other folds.
 
-    The merge includes `outside`.
+    The merged state includes `outside`.
 
     states_by_fold: states of some of the folds.
     outside: merged state of all folds that are not in `states_by_fold`.

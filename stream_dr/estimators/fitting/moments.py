@@ -186,7 +186,7 @@ class Moments(NamedTuple):
         are far smaller than the sums, `cross_sums` itself is returned.
 
         cross_sums: (features, k), products of features and k targets, summed over the rows.
-        target_norm: norm of the targets.
+        target_norm: Frobenius norm of the targets (rows, k), which limits the rounding errors.
         """
         # The combinations need a decomposition, which is slow for an array of a million sums or
         # more. Skip it if rounding errors (`floor`) are below a billionth of the sums' norm.
@@ -202,7 +202,7 @@ class Moments(NamedTuple):
         values that are only rounding error are dropped.
 
         cross_sums: (features, k), products of features and k targets, summed over the rows.
-        target_norm: norm of the targets.
+        target_norm: Frobenius norm of the targets (rows, k), which limits the rounding errors.
         """
         # Remove features, and then combinations of targets, that are only rounding error.
         combinations = self.clear_noisy_features(cross_sums, target_norm)
@@ -229,8 +229,8 @@ def waiting_labels(state_or_accumulator: MomentState | MomentAccumulator, min_ro
     # `label_rows` (labels,) has the number of rows with each label.
     rows = state_or_accumulator.label_rows
     enough = rows >= min_rows
-    several = state_or_accumulator.target_kind == "class" and np.count_nonzero(enough) >= 2
-    if several:
+    has_two_classes = state_or_accumulator.target_kind == "class" and np.count_nonzero(enough) >= 2
+    if has_two_classes:
         return (rows > 0) & ~enough
     return np.zeros(len(rows), dtype=bool)
 

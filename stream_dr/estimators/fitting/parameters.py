@@ -139,6 +139,7 @@ def docstring_with_inherited(cls: type) -> str:
     # SECTION matches the sections Parameters and Attributes, which are written again below.
     # NOTES is the heading of the section Notes, which stays at the end.
     purpose, heading, notes = SECTION.sub("", _own_text(cls)).partition(NOTES)
+    # `name` is the heading of a section, and `entries` its descriptions by name.
     sections = []
     for name, entries in collect_documented_entries(cls).items():
         if entries:

@@ -297,7 +297,8 @@ class TargetRegression(Predictor):
         # `variances` (p,) has wᵀ A w for each component.
         variances = self.component_variances(moments, unscaled, eigenvalues, covariances)
         weights = covariances / variances[:, None]
-        # Sort the targets by label. Numeric targets have no labels, and keep their order.
+        # Sort the targets by label. Numeric targets have no labels, and keep their order. Before
+        # the first target, `moments.kind` is None.
         columns = moments.label_order or slice(None)
         labels = tuple(sorted(moments.labels))
         kind = moments.kind or "continuous"
@@ -479,7 +480,7 @@ def gaussian_class_readout(
     # The logarithm of the prior 0 is −inf, without a warning.
     with np.errstate(divide="ignore"):
         offset = np.log(class_priors) - 0.5 * (class_means**2 / within_variances).sum(axis=1)
-    # Sort the classes by label.
+    # Sort the classes by label. Before the first target, `moments.kind` is None.
     order = moments.label_order
     kind = moments.kind or "class"
     return Readout(weights[:, order], offset[order], kind, tuple(sorted(moments.labels)), LOG_POSTERIORS)

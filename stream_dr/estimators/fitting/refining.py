@@ -153,6 +153,7 @@ class SubspaceSolver:
 
         # Limit the basis to four blocks, or to more if they fit in MAX_BASIS_BYTES. A block is the
         # r directions of a pass. A basis vector and its product take 16 bytes for each feature.
+        # If no directions are left, no pass follows, and the basis need not be limited.
         block = max(1, grown.directions.shape[1])
         most = max(4 * block, MAX_BASIS_BYTES // (16 * len(grown.basis)))
         if grown.basis.shape[1] <= most or grown.directions.shape[1] == 0:
@@ -439,6 +440,7 @@ class MappedSource:
         # Start with the statistics of a table's columns, or the landmarks (sampled rows of
         # Nystroem's map), that the state had before its first row. Other maps have neither.
         # `_table` is the state of a map of tables. `_on_landmarks` is True for Nystroem's map.
+        # `_known` has the names of the columns, and `_width` is the number of the source's columns.
         table = None
         if self._table is not None:
             table = clear_counts_keep_columns(self._table)
@@ -722,7 +724,8 @@ def run_passes(
     tol_of_steps: tolerance of the passes, for the warning.
     max_passes_of_steps: maximum number of passes, for the error.
     """
-    # Collect the reports of all passes. After the loop, `step` is the result of the last pass.
+    # The loop makes all passes: a pass is made when its step is needed. Collect their reports.
+    # After the loop, `step` is the result of the last pass.
     passes = []
     for step in steps:
         passes.append(step.report)

@@ -296,7 +296,8 @@ def _number_target_columns(training_moments: Moments, validation_moments: Moment
     the second model, and how many numbers there are. A label that both models have learned has the
     same number in both.
     """
-    # Numeric targets are matched by position, and labels by their place among all labels.
+    # Numeric targets are matched by position. Their number k is the same, as was checked before.
+    # Labels are numbered by their place among the sorted labels of both models.
     if not (training_moments.labelled or validation_moments.labelled):
         k = training_moments.cross.shape[1]
         return list(range(k)), list(range(validation_moments.cross.shape[1])), k
@@ -307,7 +308,10 @@ def _number_target_columns(training_moments: Moments, validation_moments: Moment
 
 
 def _check_error_is_computable(model: ClosedForm, moments: Moments) -> None:
-    """Raise InvalidParameter unless the state has scatter and fixed columns."""
+    """Raise InvalidParameter if a model's held-out error cannot be computed.
+
+    The error needs the whole scatter of the rows, and columns that do not depend on the rows.
+    """
     state = model.state_
     if isinstance(state, MappedState) and (state.landmarks is not None or state.table is not None):
         raise InvalidParameter(
@@ -466,7 +470,7 @@ def _held_out_errors(
 
     # Add the error that comes from the different means of training rows and held-out rows. The
     # bias of the targets times F is Fᵀ(ȳ_T − ȳ) − (Wᵀ F)ᵀ(x̄_T − x̄), where T are the held-out
-    # rows.
+    # rows. The means are not yet multiplied by `scale`, the factors of scaled features.
     mean_difference = basis.T @ ((validation_moments.mean - train_moments.mean) * train_moments.scale)
     target_difference = F.T @ validation_moments.target_mean - F_train.T @ train_moments.target_mean
     bias = target_difference - (g * mean_difference) @ B

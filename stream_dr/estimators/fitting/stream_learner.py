@@ -108,6 +108,8 @@ class FittedState:
 
         # `projection` is cached, and `version` counts how often it became invalid. `refined` is the
         # result of `refine`, and `shown` the last projection that was returned to the user.
+        # `neighbour_search` is the cached classifier of `KNearest`. The last attribute is the value
+        # of n_components for which the warning FewerComponents was last issued.
         self.projection: Projection | None = None
         self.version = 0
         self.refined: Projection | None = None
@@ -197,9 +199,11 @@ class FittedState:
 def new_fitted_state(
     estimator: "StreamLearner", state: State | None = None, feature_names: tuple[str, ...] | None = None
 ) -> FittedState:
-    """Return what an estimator has learned, for its current parameters.
+    """Return a new FittedState for an estimator's current parameters.
 
-    state: state from which learning continues. None for an estimator without learned rows.
+    A FittedState has everything that an estimator has learned.
+
+    state: state from which learning continues. None means that no row was learned yet.
     """
     # Copy the values, because the caller may later change the dict of a feature map.
     fixed_parameters = {name: deepcopy(getattr(estimator, name)) for name in estimator.fixed}
@@ -565,7 +569,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
         X, names = read_rows_and_names(rows, by_name, reads_tables, fitted.names)
         block = Block(X, names=names, width_stated=rows.width_stated)
         # Nothing is reordered if columns are identified by name, have the learned order, or are the
-        # columns of the first rows.
+        # columns of the first rows. `reorder` does nothing if no names were learned.
         if by_name or names == fitted.names or not fitted.accumulator.n_features:
             return block
         if fitted.names is None:

@@ -225,6 +225,7 @@ class TwoStage(PredictsHeldOut):
         # The matrix share·Cxx + ridge·I is inverted, where Cxx is the scatter. It is the identity
         # times `ridge` if share is 0. If not, it is share·(Cxx + gamma·I) with gamma = ridge/share.
         # So solve with Cxx + gamma·I, and divide loadings by √share and eigenvalues by share.
+        # A vector as the first argument of `two_stage` is the diagonal of a diagonal matrix.
         share, ridge = self.ridge_terms(moments)
         if share == 0.0:
             return two_stage(np.full(len(xh), ridge), significant_combinations, 0.0, zero_rounding(len(xh)))
@@ -348,7 +349,8 @@ class TwoStage(PredictsHeldOut):
         # The scatter follows from the equation wᵀ(share·Cxx + ridge·I)w = 1.
         share, ridge = self.ridge_terms(moments)
         remaining: np.ndarray = 1.0 - ridge * np.einsum("ij,ij->j", loadings, loadings)
-        # Use the diagonal's scatter if a large ridge leaves `remaining` without correct digits.
+        # If the ridge takes nearly all of the 1, less than half of the digits of `remaining` are
+        # correct (√EPS). Then use the scatter from the diagonal.
         return np.where(remaining > np.sqrt(EPS), remaining / share, from_diagonal)
 
     @property
@@ -365,6 +367,7 @@ class TwoStage(PredictsHeldOut):
         moments = self.moments(self.state_)
         if moments.scatter is None:
             raise NeedsRefine(f"{type(self).__name__} keeps only the diagonal of Cxx; its condition is not known.")
+        # If share is 0, the matrix share·Cxx + ridge·I is the identity times `ridge`.
         share, ridge = self.ridge_terms(moments)
         if share:
             return condition_number(moments.scatter, ridge / share, moments.rounding)
