@@ -101,12 +101,11 @@ function showModels(answer) {
       show(m.stale_rows), show(m.version), m.components, m.solution || "–"];
     const row = element("tr", { className: m.state }, ...cells(values, [1, 2, 3, 6, 7, 8, 9, 10]));
     const failure = m.failure ?? m.publish_failure;
-    if (!failure && !m.release) return [row];
-    const served = `publishes the release ${m.release}, ${show(m.stale_rows)} rows behind`;
-    if (!failure) return [row, element("tr", { className: "why" }, element("td", { colSpan: 12, textContent: served }))];
+    const notes = [];
+    if (m.release) notes.push(["why", `publishes the release ${m.release}, ${show(m.stale_rows)} rows behind`]);
     const what = m.failure ? "failed" : "cannot be published";
-    const why = `${what} at position ${failure.position} (${failure.code}): ${failure.message}`;
-    return [row, element("tr", { className: "failed why" }, element("td", { colSpan: 12, textContent: why }))];
+    if (failure) notes.push(["failed why", `${what} at position ${failure.position} (${failure.code}): ${failure.message}`]);
+    return [row, ...notes.map(([className, textContent]) => element("tr", { className }, element("td", { colSpan: 12, textContent })))];
   }));
 
   const names = all.map(([name]) => name), options = [...at("model").options].map(option => option.value);

@@ -110,11 +110,9 @@ async def publish(
     without a release publishes the model as it is then, and its policy applies again.
     """
     seconds = shared.settings.wait_timeout
-    work = functools.partial(shared.running.publish, name, seconds)
-    if body is not None and body.release is not None:
-        work = functools.partial(shared.running.publish_release, name, body.release, seconds)
+    release = body.release if body is not None else None
     try:
-        await asyncio.get_running_loop().run_in_executor(shared.slow, work)
+        await asyncio.get_running_loop().run_in_executor(shared.slow, shared.running.publish, name, seconds, release)
     except TimeoutError:
         response.status_code = 202
     return schemas.ModelState.from_model(shared.directory.model(name), shared.running)
@@ -150,7 +148,9 @@ def projection(
 def _respond_with_release(request: Request, release: stream_dr.Release) -> Response:
     """Return the bytes of a release's file, or status 304 if the client has them."""
     published = release.published
-    headers = {"ETag": f'"{release.model_id}.{published.version}.{published.release or ""}.release"'}
+    # The time tells apart models of two directories that are served at the same address.
+    identity = (release.model_id, published.version, published.timestamp, published.release, "release")
+    headers = {"ETag": f'"{".".join(map(str, identity))}"'}
     if headers["ETag"] in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     return Response(release.to_bytes(), headers=headers, media_type=SAFETENSORS)
@@ -169,7 +169,6 @@ def create_release(response: Response, shared: Service, name: Name, body: schema
     model = shared.directory.model(name)
     entry, is_new = shared.directory.releases.create(model, body.name, body.version)
     response.status_code = 201 if is_new else 200
-    response.headers["Location"] = f"/models/{name}/releases"
     return _release_state(model, entry)
 
 

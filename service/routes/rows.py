@@ -166,7 +166,7 @@ async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Q
     Example of a dense row: ?model=lda&x=0.1,0.2. Example of a sparse row:
     ?model=lda&indices=3,17&values=0.5,1.2.
     """
-    release = _choose_release(shared, query)
+    release = await _choose_release(shared, query)
     fields = _project_block(shared, release, _parse_query_row(query)).to_json()
     # A row of a query has no id. Leave out empty fields.
     for name in ("id", "unseen"):
@@ -204,7 +204,7 @@ async def _respond_to_rows(
     """
     body_format = rows_format(request)
     accept = negotiate_media_type(request, (JSON, ARROW_STREAM))
-    release = _choose_release(shared, query)
+    release = await _choose_release(shared, query)
     body = b"".join([piece async for piece in request.stream()])
 
     def compute_response() -> Response:
@@ -222,7 +222,7 @@ async def _respond_to_rows(
     return await asyncio.get_running_loop().run_in_executor(shared.queries, compute_response)
 
 
-def _choose_release(shared: AppState, query: schemas.TransformQuery) -> stream_dr.Release:
+async def _choose_release(shared: AppState, query: schemas.TransformQuery) -> stream_dr.Release:
     """Return the projection that a query asks for.
 
     Raises UnknownModel or UnknownRelease. Raises ServiceError `invalid_request` if the query names
@@ -235,7 +235,12 @@ def _choose_release(shared: AppState, query: schemas.TransformQuery) -> stream_d
             detail = f"No model is named; there are: {', '.join(names) or 'none'}. Give model=NAME."
             raise ServiceError("invalid_request", detail)
         model_name = names[0]
-    return shared.directory.releases.served(shared.directory.model(model_name), query.release)
+    model = shared.directory.model(model_name)
+    releases = shared.directory.releases
+    if query.release is None:
+        return releases.served(model)
+    # The release may have to be read from its file.
+    return await asyncio.get_running_loop().run_in_executor(shared.queries, releases.read, model, query.release)
 
 
 def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str, n_request_bytes: int) -> None:

@@ -461,11 +461,12 @@ class _MessageChecker:
             self._check_field(field)
 
     def check_metadata(self, parent_table: FlatbufferTable, field_index: int) -> bool:
-        """Count the metadata entries in a field of a table.
+        """Check the metadata in a field of a table.
 
-        A metadata entry is a (key, value) pair of strings.
+        The metadata are (key, value) pairs of strings. Their number and bytes are added to those of
+        the whole message. An error is raised if these are too large.
 
-        Returns True if one of the entries names an Arrow extension type.
+        Returns True if one of the keys says that a column is of an Arrow extension type.
         """
         extended = False
         for entry in parent_table.vector_of_tables(field_index):

@@ -353,7 +353,8 @@ class Client:
         release or its basis is turned to it.
         """
         path = f"{model_path(model)}/releases/{_quoted_url_segment('release', name)}"
-        self._service.send("DELETE", path, params={"basis": "reset"} if reset_basis else {})
+        query = {"basis": "reset"} if reset_basis else {}
+        self._service.send("DELETE", path, params=query)
 
     def projection(self, name: str, version: int | None = None, release: str | None = None) -> ServedProjection:
         """Return a model's published projection as a dict.

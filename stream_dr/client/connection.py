@@ -92,7 +92,7 @@ class Connection:
         """
         try:
             return self._http.get(path, **request)
-        except httpx.TransportError as e:
+        except httpx.RequestError as e:
             raise errors.RemoteError(f"{self._http.base_url} did not answer ({type(e).__name__}: {e}).") from e
 
     @contextmanager

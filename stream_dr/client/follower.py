@@ -7,9 +7,10 @@ applies the projection as the service does, so the results have the same bits.
 import math
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -25,6 +26,11 @@ from stream_dr.running.query import transform
 
 TIMEOUT_SECONDS = 5.0
 """Maximum number of seconds that a request to the service waits for the network."""
+
+T = TypeVar("T")
+
+_BLAS_LOCK = threading.Lock()
+"""Lock of the number of BLAS threads, a setting of the process. Two threads must not change it at once."""
 
 GONE = (errors.UnknownModel, errors.UnknownRelease)
 """Answers after which a follower must not go on: somebody has deleted the model or the release."""
@@ -44,8 +50,12 @@ class Follower:
 
     Parameters
     ----------
-    url, model, release, seconds, token
-        Parameters of `follow`.
+    new_connection : callable
+        Returns a new connection to the service.
+    path, query : str, dict
+        Address of the release's file.
+    seconds : float
+        Least time between two requests to the service.
 
     Attributes
     ----------
@@ -53,15 +63,14 @@ class Follower:
         Why the last request to the service has failed. None if it has not.
     """
 
-    def __init__(self, url: str, model: str, release: str | None, seconds: float, token: str | None) -> None:
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
-            raise errors.InvalidParameter(f"seconds={seconds!r}; give the least time between two requests, 0 or more.")
-        self._new_connection = partial(Connection, url, token, TIMEOUT_SECONDS, retries=0)
-        self._path = f"{model_path(model)}/projection"
-        self._query = {"form": "release"} | ({} if release is None else {"release": release})
+    def __init__(
+        self, new_connection: Callable[[], Connection], path: str, query: dict[str, str], seconds: float
+    ) -> None:
+        self._new_connection = new_connection
+        self._path = path
+        self._query = query
         self._seconds = seconds
         self._lock = threading.Lock()
-        # The service multiplies matrices with one thread. More threads may round differently.
         self._blas = ThreadpoolController()
 
         self.error: errors.StreamDRError | None = None
@@ -75,9 +84,7 @@ class Follower:
         Raises UnknownModel or UnknownRelease if the service says that it has none. Other failures
         of the service are ignored, and stored in `error`.
         """
-        release, block = self._release_and_rows(X)
-        with self._blas.limit(limits=1):
-            result = transform(release, block)
+        result = self._apply(transform, X)
         return ServedArray.from_response(result.z, vars(result))
 
     def predict(self, X: Any) -> ServedArray:
@@ -85,9 +92,7 @@ class Follower:
 
         Raises CannotPredict, and the errors of `transform`.
         """
-        release, block = self._release_and_rows(X)
-        with self._blas.limit(limits=1):
-            response = predict(release, block).to_json()
+        response = self._apply(predict, X).to_json()
         return ServedArray.from_response(prediction_array(response), response)
 
     @property
@@ -95,12 +100,15 @@ class Follower:
         """Seconds since the service has last said that the projection is the newest."""
         return time.monotonic() - self._confirmed_at
 
-    def _release_and_rows(self, X: Any) -> tuple[Release, Block]:
-        """Return the current release, and rows X as the service would read them."""
+    def _apply(self, function: Callable[[Release, Block], T], X: Any) -> T:
+        """Apply the current release to rows X, as the service would read and multiply them."""
         rows, names = sendable_rows(X)
         release = self._current()
         body = arrow_stream_bytes(Block(rows, names=names))
-        return release, parse_rows(body, "arrow", None, release.schema.names or ())
+        block = parse_rows(body, "arrow", None, release.schema.names or ())
+        # The service multiplies matrices with one thread. More threads may round differently.
+        with _BLAS_LOCK, self._blas.limit(limits=1):
+            return function(release, block)
 
     def _current(self) -> Release:
         """Return the release, after asking the service for a newer one if it is time."""
@@ -127,7 +135,7 @@ class Follower:
         if known is None or response.status_code != 304:
             if not response.is_success:
                 raise error_from_response(response)
-            known = _Fetched(read_release(response.content), response.headers["etag"])
+            known = _Fetched(read_release(response.content), response.headers.get("etag", ""))
         self._confirmed_at = self._asked_at
         return known
 
@@ -167,4 +175,10 @@ def follow(
     >>> stream_dr.follow(url, "lda").predict(X[:1]).tolist()
     ['a']
     """
-    return Follower(url, model, release, seconds, token)
+    if not seconds >= 0:
+        raise errors.InvalidParameter(f"seconds={seconds!r}; give the least time between two requests, 0 or more.")
+    query = {"form": "release"}
+    if release is not None:
+        query["release"] = release
+    new_connection = partial(Connection, url, token, TIMEOUT_SECONDS, retries=0)
+    return Follower(new_connection, f"{model_path(model)}/projection", query, seconds)

@@ -239,12 +239,13 @@ def sendable_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
     sent with the types of their columns, because the service encodes the values. The names are
     None if the columns have no names.
     """
-    # `as_rows` raises one of these errors if a value is no finite number.
     X = open_rows(X)
     try:
         return as_rows(X)
     except (errors.NotNumeric, errors.NotFinite, errors.InvalidRows):
-        if not only_has(X, str) and as_table(X) is None:
+        # Some value is no finite number. Texts and tables may have such values, an array may not.
+        is_text_or_table = only_has(X, str) or as_table(X) is not None
+        if not is_text_or_table:
             raise
     raw = read_table(X)
     return raw, tuple(raw.schema.names)

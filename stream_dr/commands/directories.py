@@ -54,6 +54,8 @@ def _print_model(name: str, model: JsonDict) -> None:
     version = f"version {model['version']}, {model['components']} components, {model['solution']}{stale}"
     digest = f"sha256 {model['state_sha256'][:16]}"
     print_result(f"{name}: {model['estimator']}({params}), {learned}, {version}, {digest}")
+    for release in model["releases"]:
+        print_result(f"  release {release['name']}: version {release['version']}, {release['rows']} rows")
     failure = model["failure"]
     if failure:
         print_result(f"  failed at position {failure['position']} ({failure['code']}): {failure['message']}")

@@ -540,7 +540,8 @@ def _print_repeated_shards(dataset: Dataset) -> None:
 def _print_replay_report(directory: "Directory", report: "ReplayReport") -> None:
     """Print what a replay learned, and the state of each model.
 
-    report: numbers of the replay. `caught_up` is the number of rows that were in the log before.
+    report: numbers of the replay. `caught_up` is the number of rows that models learned from the
+        log, where they were when the replay started.
     """
     for text in report.skipped:
         say(f"skipped: {text}")

@@ -252,6 +252,10 @@ def refuse_unlikely_labels(files: dict[Path, "FileSource"], command_words: list[
         if not are_probably_measurements(first.y.kind, len(first.y.labels), first.rows):
             continue
 
+        # The message asks which of two commands is meant. For example:
+        #     price has 900 values in the first 1000 rows of a.csv. Are they
+        #       numbers to predict: stream-dr learn a.csv --targets price
+        #       classes: stream-dr learn a.csv --label price --as-classes
         # Strings may be ids. Numbers may be measurements.
         if isinstance(first.y.labels[0], str):
             id_options = f"--id {column} --label COLUMN …"

@@ -419,7 +419,7 @@ def _draw_word_rows(
     topic_indptr: (1,001,). The topics of row i are
         topic_codes[topic_indptr[i] : topic_indptr[i + 1]].
 
-    Returns the rows (1,000, 47,236), as `_weight_and_scale_words` does.
+    Returns the rows (1,000, 47,236): tf-idf weights of the drawn words, each row of length 1.
     """
     # Draw the number of words of each row. `row` has the index of the row of each word to draw.
     # A log-normal number with this mean logarithm has the mean WORDS_A_ROW. At least 4 are drawn.

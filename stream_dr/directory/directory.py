@@ -352,19 +352,12 @@ class Directory(AbstractContextManager["Directory"]):
             When the model is published and refined from now on. The policies are also set if the
             model exists. None keeps the policy that the model has.
         basis : "steady" or None
-            "steady" turns each published projection to the newest release of the model, so that
-            vectors of the release match it. None does not turn it, or keeps the basis that the
-            model has.
+            "steady" turns published projections to the newest release of the model. None does not,
+            or keeps the basis that the model has.
 
-        Raises
-        ------
-        ModelExists
-            A model of that name has another spec.
-        HistoryGone
-            Some of the events from `start` on were dropped.
-        InvalidParameter, UnknownEstimator
-        TargetKindMismatch, InvalidWeights
-            The model cannot learn from this stream.
+        Raises ModelExists if a model of that name has another spec. Raises HistoryGone if events
+        from `start` on were dropped. Raises InvalidParameter or UnknownEstimator. Raises
+        TargetKindMismatch or InvalidWeights if the model cannot learn from this stream.
         """
         check_name("model", name)
         spec = fill_spec_defaults(Spec(key, dict(params), basis=basis))
@@ -472,7 +465,7 @@ class Directory(AbstractContextManager["Directory"]):
         These are their projections in snapshots of models that had published them, and their files.
         """
         for model in self.models.values():
-            snapshot.remove_releases_except(self.path, model, self.releases.names(model))
+            snapshot.remove_published_if(self.path, model, self.releases.is_gone_from(model))
         failpoint("releases.erasing")
         # The files are deleted last. If there are any at the next start, the snapshots are read.
         self.releases.delete_files_without_entry()

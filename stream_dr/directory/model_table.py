@@ -197,11 +197,11 @@ class ModelTable:
         with self._change_row("releases", "key", _release_key(entry)) as db:
             db.execute("DELETE FROM releases WHERE key = ?", (_release_key(entry),))
 
-    def releases_unlearned_at(self, position: int) -> JsonDict | None:
-        """Return what `store_unlearned_releases` has stored for an unlearn event."""
+    def unlearned_releases(self) -> dict[int, JsonDict]:
+        """Return what `store_unlearned_releases` has stored, by position of the unlearn event."""
         with self._connection() as db:
-            rows = self._select_checked_rows(db, "erased_releases", "WHERE position = ?", (position,))
-        return dict(json.loads(rows[0][1])) if rows else None
+            rows = self._select_checked_rows(db, "erased_releases")
+        return {position: json.loads(answer) for position, answer in rows}
 
     def check(self) -> None:
         """Raise DamagedFile unless SQLite's check and all digests succeed."""
@@ -262,7 +262,8 @@ def store_unlearned_releases(
     drop: True if the releases are removed in the same transaction.
     """
     named = [{"model": e.model, "name": e.name, "holds_rows": e.holds_rows} for e in entries]
-    answer = json.dumps({"releases": named, "dropped": drop})
+    dropped = [(e.model_id, e.version) for e in entries if drop]
+    answer = json.dumps({"releases": named, "dropped": dropped})
     digest = _crc32_of_fields(position, answer)
     transaction.execute("INSERT INTO erased_releases VALUES (?, ?, ?)", (position, answer, digest))
     if drop:

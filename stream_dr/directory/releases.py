@@ -12,8 +12,8 @@ import json
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -80,7 +80,7 @@ class Releases:
         # appends, which is taken after this one.
         self._lock = threading.Lock()
         self._entries = self._table.releases()
-        self._read = lru_cache(CACHED_RELEASES)(read_release)
+        self._read = lru_cache(CACHED_RELEASES)(lambda entry: read_release(release_path(path, entry)))
 
     def entries(self, model: Model) -> list[ReleaseEntry]:
         """Return the releases of a model, oldest first."""
@@ -105,7 +105,7 @@ class Releases:
 
         Raises UnknownRelease, and the errors of a damaged file.
         """
-        return self._read(release_path(self._path, self.entry(model, name)))
+        return self._read(self.entry(model, name))
 
     def served(self, model: Model, name: str | None = None) -> Release:
         """Return the projection that answers a query.
@@ -131,14 +131,13 @@ class Releases:
         LimitExceeded, InsufficientStorage, InvalidParameter, UnknownVersion, NotFitted.
         """
         check_name("release", name)
-        published = model.newest() if version is None else model.version(version)
-        release = Release(model.name, model.id, model.spec, self._schema(), published._replace(release=name))
-        entry = entry_of_release(release)
-
         with self._lock:
             if name in self.names(model):
-                return self._same_version(self.entry(model, name), entry.version), False
+                return self._same_version(model, self.entry(model, name), version), False
             self._check_count(model)
+            published = model.newest() if version is None else model.version(version)
+            release = Release(model.name, model.id, model.spec, self._schema(), published._replace(release=name))
+            entry = entry_of_release(release)
             path = release_path(self._path, entry)
             make_private_folder(path.parent)
             write_file(path, *pack_release(release))
@@ -203,12 +202,33 @@ class Releases:
                 if drop:
                     remaining = [entry for entry in remaining if entry not in holding]
 
+    @contextmanager
+    def hold(self, model: Model, name: str) -> Iterator[None]:
+        """Let no release be removed in the with-block. Raises UnknownRelease."""
+        with self._append_lock:
+            self.entry(model, name)
+            yield
+
     def reload(self) -> None:
         """Read the table again, and withdraw what models publish of removed releases."""
         self._entries = self._table.releases()
         self._read.cache_clear()
         for model in self._models().values():
-            model.withdraw_releases(self.names(model))
+            model.withdraw_if(self.is_gone_from(model))
+
+    def is_gone_from(self, model: Model) -> Callable[[Published], bool]:
+        """Return a function that tells whether a projection of a model must not be kept.
+
+        It is of a release that is not in the table, or a dropped release was made of it.
+        """
+        names = self.names(model)
+        dropped = [pair for answer in self._table.unlearned_releases().values() for pair in answer["dropped"]]
+
+        def is_gone(published: Published) -> bool:
+            is_removed = published.release is not None and published.release not in names
+            return is_removed or [model.id, published.version] in dropped
+
+        return is_gone
 
     def files_without_entry(self) -> list[Path]:
         """Return the paths of files whose releases are not in the table."""
@@ -226,9 +246,11 @@ class Releases:
                 with suppress(OSError):
                     folder.rmdir()
 
-    def _same_version(self, known: ReleaseEntry, version: int) -> ReleaseEntry:
+    def _same_version(self, model: Model, known: ReleaseEntry, version: int | None) -> ReleaseEntry:
         """Return an existing entry. Raises ReleaseExists if it has another version."""
-        if known.version != version:
+        if version is None and model.served_release != known.name:
+            version = model.newest().version
+        if version not in (None, known.version):
             raise ReleaseExists(
                 f"release {known.name!r} of model {known.model!r} is version {known.version}, not {version}. Choose another "
                 "name, or delete it first."

@@ -21,7 +21,7 @@ from stream_dr.directory.history import Decoder
 from stream_dr.directory.model_table import ModelTable
 from stream_dr.directory.references import find_shard
 from stream_dr.directory.releases import release_path
-from stream_dr.errors import DamagedFile, DirectoryMissing, SourceMissing, StreamDRError
+from stream_dr.errors import DamagedFile, DirectoryMissing, StreamDRError
 from stream_dr.log.event import Event
 from stream_dr.log.log import Log
 from stream_dr.models.release import read_release
@@ -43,7 +43,7 @@ class Finding(NamedTuple):
 def verify(path: Path, include_shards: bool = True) -> Iterator[Finding]:
     """Check a directory and yield a Finding for each part.
 
-    The parts are the log, each shard, the table of models, each snapshot and the releases. An error
+    The parts are the log, each shard, the table of models, each snapshot and each release. An error
     in one part does not stop the check of the other parts.
 
     path: path of the directory.
@@ -70,19 +70,14 @@ def verify(path: Path, include_shards: bool = True) -> Iterator[Finding]:
             if finding.error is None or file.exists():
                 yield finding
     if table.error is None:
-        yield _run_check("releases", partial(_read_releases, path))
-
-
-def _read_releases(directory_path: Path) -> None:
-    """Read the files of all releases in the table of releases."""
-    table = ModelTable(directory_path, writable=False)
-    for entry in table.releases():
-        try:
-            read_release(release_path(directory_path, entry))
-        except SourceMissing:
+        releases = ModelTable(path, writable=False).releases
+        for entry in releases():
+            finding = _run_check(
+                f"release {entry.model}/{entry.name}", partial(read_release, release_path(path, entry))
+            )
             # Skip a release that a running service has removed during the check.
-            if entry in table.releases():
-                raise
+            if finding.error is None or entry in releases():
+                yield finding
 
 
 def verify_shards_of_log(directory_path: Path) -> Iterator[Finding]:

@@ -384,8 +384,10 @@ def _learn_reporting(
     worker = get_worker()
     key = worker.get_current_task()
 
+    # `learn_task` calls this function after each batch, with the reference by which the log names
+    # the batch: its shard, its number and its rows. It is called with None at the end of the task.
     def report_batch_or_end(reference: Reference | None) -> None:
-        # Dask sends the report as plain values. The fields are None at the end of the task.
+        # Dask sends the report as plain values.
         fields = None
         if reference is not None:
             fields = tuple(reference)

@@ -122,10 +122,10 @@ class IncrementalSKM(MappedMethod[SKMState]):
         return SKMAccumulator(self.n_components, self.a, self.amnesic, state)
 
     def solve_inner(self, state: SKMState) -> Linear:
-        """Return the projection to a state's components.
+        """Return the projection that a state of the recurrence defines.
 
-        The state has one vector for each component, which is scaled to length 1. If there is a
-        feature map, the state and the projection are of mapped rows. Costs O(d p (p + c)) for
+        The state has one vector for each component, of any length. The loadings are these vectors,
+        scaled to length 1. If there is a feature map, they are for mapped rows. Costs O(d p (p + c)) for
         d features, p components and c classes.
         """
         # `counts` (classes,) are the numbers of rows, `vectors` (features, p) the state's vectors,

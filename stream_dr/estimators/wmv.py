@@ -163,8 +163,8 @@ class WMV(Refinable):
         """Return the factor of each class's rows, by label.
 
         `refine`, which reads the rows again, multiplies the rows' weights by these factors. The
-        key None is for rows without a label. If all classes have the same factor, labels with
-        fewer than `min_class_rows` rows get this factor, too.
+        key None is for rows without a label. Labels with fewer than `min_class_rows` rows are no
+        classes. They have a factor only if all classes have the same one, and then this one.
         """
         moments = self._with_unlabelled_class(moments)
         # The factor of a row is the sum of the weights of its pairs.

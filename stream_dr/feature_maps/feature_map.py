@@ -34,8 +34,10 @@ from stream_dr.errors import InvalidParameter
 class FeatureMap(ABC):
     """Parameters of a feature map, and methods that map rows.
 
-    A map without running statistics also has `apply(X, n_stream_features, names)`, which returns
-    the mapped rows (rows, mapped columns) of rows X, dense or CSR. `n_stream_features` is the
+    There are two kinds of maps. A map with running statistics, such as `table`, maps the rows of
+    tables by the functions in `stream_dr/feature_maps/table.py`. Any other map has the method
+    `apply(X, n_stream_features, names)`, which returns the mapped rows (rows, mapped columns) of
+    rows X, dense or CSR. `n_stream_features` is the
     number of features of the stream so far. `names` are the names of the columns, or None.
 
     Attributes
@@ -45,8 +47,7 @@ class FeatureMap(ABC):
     sparse : bool
         True if mapped rows are CSR.
     learns : bool
-        True if the map has running statistics. Rows are then passed as a table to table.py, which
-        maps them.
+        True if the map has running statistics.
     """
 
     by_name: ClassVar[bool] = False

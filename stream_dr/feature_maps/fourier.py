@@ -152,9 +152,9 @@ class RandomFourier(FeatureMap):
             )
 
     def could_become_after_batch(self, other: FeatureMap) -> bool:
-        """Return True if this map can become `other`.
+        """Return True if the first batch can turn this map into `other`.
 
-        The gamma of this map must be None, and all parameters except gamma must be equal.
+        The first batch sets gamma if it is None. All other parameters must be equal.
         """
         return isinstance(other, RandomFourier) and replace(other, gamma=None) == self
 

@@ -125,6 +125,7 @@ class Landmarks(NamedTuple):
         # `factor` (m, m) is the Cholesky factor of the kernel matrix of the m landmarks.
         check_field_equals(self, "n_features", n_features)
         check_within(self, 0, ROW_COUNT_LIMIT, "seen", "picked")
+        # With more landmarks than allowed, m is smaller than `factor`, and the next check fails.
         m = min(len(self.factor), max_landmarks)
         check_dtype_and_shapes(self, np.float64, factor=(m, m))
         check_finite_arrays(self, "factor")

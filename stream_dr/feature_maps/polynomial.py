@@ -72,10 +72,11 @@ class Polynomial(FeatureMap):
         return comb(n_features + bool(self.coef0) + self.degree - 1, self.degree)
 
     def max_mapped_columns(self, n_input_columns: int) -> int:
-        """Return the number of columns of mapped rows.
+        """Return an upper bound on the number of columns of mapped rows.
+
+        The bound is the exact number if the number of input columns is known.
 
         n_input_columns: number of features of the rows before mapping. 0 means that it is unknown.
-            Then the parameter n_features, an upper bound, is returned.
         """
         if n_input_columns:
             return min(self.product_count(n_input_columns), self.n_features)

@@ -309,9 +309,10 @@ def _max_kind_width(name: str, kind: str, table_map: TableMap) -> int:
     if name in table_map.one_hot:
         one_hot = MOST_ONE_HOT
     categories = one_hot + table_map.n_hashed
-    # Each column of texts has `words` numeric columns. 0 means that all columns of texts share the
-    # same numeric columns, which the caller counts once.
+    # Each column of texts has `words` numeric columns for its words. If `words` is 0, all columns of
+    # texts share the same ones, which are not counted here.
     words = table_map.words.n_features
+    # A column of strings may turn out to be categories or texts, so take the larger number.
     sizes = SIZES | {"text": words, "category": categories, "": categories, "string": max(categories, words)}
     if kind in sizes:
         return sizes[kind] + 1

@@ -18,8 +18,8 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, NamedTuple, Protocol
@@ -684,12 +684,13 @@ class Model:
         self.solving.error = None
         return published
 
-    def publish_release(self, released: Published) -> Published:
+    def publish_release(self, released: Published, while_it_exists: AbstractContextManager[object]) -> Published:
         """Publish a release's projection as the newest version, unless it is published already.
 
         It stays published until `end_release`, whatever the policies say.
 
         released: the projection, as the release holds it.
+        while_it_exists: holds the release in its with-block, or raises the error that it is gone.
         """
         with self._solve_lock:
             last = self.published
@@ -698,7 +699,7 @@ class Model:
             moved = change(last.projection, released.projection) if last else None
             version = self.version_numbers.take_next()
             published = released._replace(version=version, change=moved, timestamp=time.time())
-            with self._learning:
+            with while_it_exists, self._learning:
                 self.versions.add(published)
                 self.published = published
         self.solving.error = None
@@ -708,23 +709,30 @@ class Model:
         """Publish the present state instead of a release.
 
         From now on the policies apply again. If the state has no solution, the error is raised and
-        the release stays published. Raises ModelFailed.
+        the release stays published. If only a refine finds a solution, the model has no projection
+        until then, because no model that serves a release is refined. Raises ModelFailed.
         """
-        published = self.publish(self.freeze())
-        self.versions.drop_releases()
+        if not self.rows:
+            raise errors.NotFitted(f"model {self.name!r} has no rows to publish instead of its release.")
+        frozen = self.freeze()
+        try:
+            with self._solve_lock:
+                published = self._orient_and_publish(self.estimator.solve(frozen.state), frozen, residual=None)
+                self.versions.drop_if(lambda version: version.release is not None)
+        except errors.NeedsRefine:
+            self.withdraw_if(lambda version: version.release is not None)
+            raise
         self.solving.error = None
         return published
 
-    def withdraw_releases(self, except_names: Container[str]) -> None:
-        """Withdraw the projections of releases that are gone.
+    def withdraw_if(self, is_withdrawn: Callable[[Published], bool]) -> None:
+        """Withdraw projections, such as those of releases that are gone.
 
         If one of them is published, the model has no projection until its state is published.
-
-        except_names: names of the releases that the directory still has.
         """
         with self._learning:
-            self.versions.drop_releases(except_names)
-            if self.served_release is not None and self.served_release not in except_names:
+            self.versions.drop_if(is_withdrawn)
+            if self.published is not None and is_withdrawn(self.published):
                 self.published = None
                 # The state may have been solved before. It is to be solved again.
                 self.solving = SolveAttempt(self.start - 1)

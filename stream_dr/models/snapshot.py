@@ -16,7 +16,7 @@ import hashlib
 import logging
 import shutil
 import time
-from collections.abc import Container
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -415,12 +415,10 @@ def unpack_published(arrays: snapshot_file.Arrays, metadata: JsonDict) -> Publis
     return Published(projection=projection, **fields)
 
 
-def remove_releases_except(directory_path: Path, model: Model, names: Container[str]) -> None:
-    """Remove projections of dropped releases from a model's snapshots.
+def remove_published_if(directory_path: Path, model: Model, is_removed: Callable[[Published], bool]) -> None:
+    """Remove published projections from a model's snapshots.
 
     The state in a snapshot does not change. A snapshot that cannot be read is left as it is.
-
-    names: names of the releases that the model still has.
     """
     folder = snapshot_folder(directory_path, model.name, model.id)
     # A thread that writes a snapshot would remove older ones meanwhile.
@@ -428,12 +426,14 @@ def remove_releases_except(directory_path: Path, model: Model, names: Container[
         for path in [*snapshots_newest_first(folder), *folder.glob(FAILED_FILE_NAME)]:
             try:
                 arrays, metadata = snapshot_file.read_file(path)
+                published = None
+                if "published" in metadata:
+                    published = unpack_published(arrays, metadata["published"])
             except StreamDRError as e:
                 log.warning("snapshot %s passed over (%s): %s", path, e.code, e)
                 continue
 
-            release = metadata.get("published", {}).get("release")
-            if release is not None and release not in names:
+            if published is not None and is_removed(published):
                 del metadata["published"]
                 arrays = {name: array for name, array in arrays.items() if not name.startswith("published.")}
                 snapshot_file.write_file(path, arrays, metadata)

@@ -1,7 +1,7 @@
 """Versions: a model's last published projections, by version number."""
 
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -120,9 +120,9 @@ class Versions:
         kept = [p for p in self._published if p is served or p.unlearn_horizon >= position]
         self._published = deque(kept, self._published.maxlen)
 
-    def drop_releases(self, except_names: Container[str] = ()) -> None:
-        """Drop the projections of releases, except those with these names."""
-        kept = [p for p in self._published if p.release is None or p.release in except_names]
+    def drop_if(self, is_dropped: Callable[[Published], bool]) -> None:
+        """Drop projections."""
+        kept = [p for p in self._published if not is_dropped(p)]
         self._published = deque(kept, self._published.maxlen)
 
     def find(self, version: int) -> Published | None:

@@ -264,21 +264,30 @@ class Running:
         self._snapshot_errors.pop(name, None)
         self._on_models_advanced()
 
-    def publish(self, name: str, timeout: float = 30.0) -> Published:
-        """Solve, publish and snapshot a model as it is now.
+    def publish(self, name: str, timeout: float = 30.0, release_name: str | None = None) -> Published:
+        """Publish and snapshot a model as it is now, or a release of it.
 
-        The model is not solved again if its published projection is refined, or if the projection
-        includes all learned rows. If the model serves a release, the release is no longer served.
+        While a release is published, the model goes on learning and publishes nothing else, whatever
+        its policy. Publishing without a release ends this. A projection that is refined, or that
+        includes all learned rows, is not solved again.
 
-        Raises UnknownModel, ModelFailed, TimeoutError, and NotFitted if the model has no rows or
-        its rows have no solution.
+        release_name: name of the release to publish. None publishes the model's state.
+
+        Raises UnknownModel, UnknownRelease, ModelFailed, InsufficientStorage, TimeoutError, and
+        NotFitted if the model has no rows or its rows have no solution.
         """
         model = self.directory.model(name)
         if model.failure is not None:
             raise model.failed_request_error(model.failure)
 
+        # Going back and its end are durable on return.
+        if release_name is not None:
+            releases = self.directory.releases
+            released = releases.read(model, release_name).published
+            publish = partial(model.publish_release, released, releases.hold(model, release_name))
+            return self._submit_durable_publish(model, publish).result(timeout)
         if model.served_release is not None:
-            return self._work.submit(self._publish_durably, model, model.end_release).result(timeout)
+            return self._submit_durable_publish(model, model.end_release).result(timeout)
 
         # Publish and snapshot the model in the thread pool, and wait for the result.
         if model.needs_publishing or not model.snapshot_has_published:
@@ -288,39 +297,24 @@ class Running:
             raise model.unpublished_error()
         return model.published
 
-    def publish_release(self, name: str, release_name: str, timeout: float = 30.0) -> Published:
-        """Publish a release of a model as the newest version, durable on return.
+    def _submit_durable_publish(self, model: Model, publish: Callable[[], Published]) -> "Future[Published]":
+        """Publish a model's projection and snapshot it, in the thread pool.
 
-        While it is published, the model goes on learning and publishes nothing else, whatever its
-        policy, until `publish` is called.
-
-        Raises UnknownModel, UnknownRelease, ModelFailed, InsufficientStorage, TimeoutError.
+        publish: method of the model that publishes. The future raises its errors, and
+            InsufficientStorage.
         """
-        model = self.directory.model(name)
-        if model.failure is not None:
-            raise model.failed_request_error(model.failure)
-        release = self.directory.releases.read(model, release_name)
-        publish = partial(model.publish_release, release.published)
-        published = self._work.submit(self._publish_durably, model, publish).result(timeout)
 
-        # If the release was removed meanwhile, its projection must not stay published.
-        model.withdraw_releases(self.directory.releases.names(model))
-        self.directory.releases.entry(model, release_name)
-        return published
+        def publish_and_snapshot() -> Published:
+            before = model.published
+            published = publish()
+            if published is not before:
+                report_published(self._wake_and_notify, model, published)
+            self._on_models_advanced()
+            if not model.snapshot_has_published:
+                self._models.driver.snapshot_and_trim_log([(model, model.freeze())])
+            return published
 
-    def _publish_durably(self, model: Model, publish: Callable[[], Published]) -> Published:
-        """Publish a model's projection, and snapshot it.
-
-        publish: method of the model that publishes. Raises InsufficientStorage.
-        """
-        before = model.published
-        published = publish()
-        if published is not before:
-            report_published(self._wake_and_notify, model, published)
-        self._on_models_advanced()
-        if not model.snapshot_has_published:
-            self._models.driver.snapshot_and_trim_log([(model, model.freeze())])
-        return published
+        return self._work.submit(publish_and_snapshot)
 
     def snapshot(self, name: str) -> Job:
         """Write a snapshot of a model in the background.
@@ -379,7 +373,7 @@ class Running:
 
         Each release is a dict with the keys "model", "name" and "holds_rows".
         """
-        answer = self.directory.table.releases_unlearned_at(position)
+        answer = self.directory.table.unlearned_releases().get(position)
         if answer is None:
             return []
         if answer["dropped"]:

@@ -121,8 +121,8 @@ The columns may be overwritten.
 class InverseRoot(NamedTuple):
     """Inverse root M of a scatter plus a ridge.
 
-    M Mᵀ is the inverse of the scatter plus the ridge. M is given by two functions, not as an
-    array. It may have fewer columns than rows.
+    M Mᵀ is the inverse of the scatter plus the ridge, or the pseudo-inverse if the sum is singular.
+    M then has fewer columns than rows. M is given by two functions, not as an array.
 
     Attributes
     ----------

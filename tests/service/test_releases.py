@@ -7,10 +7,12 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import stream_dr
 from stream_dr import errors
 from stream_dr.models.release import read_release
+from stream_dr.models.snapshot_file import read_file
 from tests.support.serving import Process, Served, in_thread
 from tests.support.waiting import wait_until
 
@@ -225,9 +227,9 @@ def test_a_follower_takes_a_model_that_was_made_anew(client: stream_dr.Client, s
     assert isinstance(follower.error, errors.NotFitted)
     learn_more(client)
     assert (follower.transform(X[:2]).version, follower.error) == (1, None)
-    for wrong in (-1, "3", True):
+    for wrong in (-1, float("nan")):
         with pytest.raises(errors.InvalidParameter, match="seconds"):
-            stream_dr.follow(served.url, "lda", seconds=wrong)  # type: ignore[arg-type]
+            stream_dr.follow(served.url, "lda", seconds=wrong)
 
 
 def test_a_follower_goes_on_while_the_service_is_away(tmp_path: Path) -> None:
@@ -281,6 +283,58 @@ def test_dropping_releases_leaves_nothing_of_them(client: stream_dr.Client, serv
     assert client.model("lda")["stale_rows"] == 0
 
 
+def test_going_back_to_a_release_that_goes_changes_nothing(client: stream_dr.Client, served: Served) -> None:
+    client.create_release("lda", "a")
+    learn_more(client)
+    model = served.directory.model("lda")
+    releases = served.directory.releases
+    released = releases.read(model, "a").published
+    client.delete_release("lda", "a")
+    published = model.published
+    with pytest.raises(errors.UnknownRelease):
+        model.publish_release(released, releases.hold(model, "a"))
+    assert model.published is published
+
+
+def test_dropping_takes_the_version_that_the_release_was_made_of(client: stream_dr.Client, tmp_path: Path) -> None:
+    client.put_model("asked", "lda", publish={"rows": None, "seconds": None, "idle": False})
+    client.publish("asked")
+    client.create_release("asked", "a")
+    learn_more(client)
+    client.publish("asked", release="a")
+    client.unlearn([0], drop_releases=True, wait=True)
+    for path in tmp_path.glob("D/snapshots/asked.*/*.safetensors"):
+        _, metadata = read_file(path)
+        assert metadata.get("published", {}).get("version") not in (1, 2)
+    assert wait_until(lambda: client.model("asked")["version"] > 2, 30)
+
+
+def test_going_back_ends_if_only_a_refine_has_a_solution(served: Served) -> None:
+    X_wide = sp.random(40, 5_000, density=0.01, format="csr", random_state=3)
+    with stream_dr.Client(served.url) as client:
+        client.put_model("wide", "pca", n_components=2)
+        client.partial_fit(X_wide)
+        assert wait_until(lambda: client.model("wide")["rows"] == 40, 30)
+        client.refine("wide", wait=True)
+        client.create_release("wide", "a")
+        client.publish("wide", release="a")
+        client.partial_fit(X_wide)
+        assert wait_until(lambda: client.model("wide")["rows"] == 80, 30)
+        with pytest.raises(errors.NeedsRefine):
+            client.publish("wide")
+        assert client.model("wide")["release"] is None
+        assert client.refine("wide", wait=True)["state"] == "done"
+        assert client.transform(X_wide, model="wide").solution == "refined"
+
+
+def test_a_release_can_be_asked_for_again_when_its_version_is_gone(client: stream_dr.Client, served: Served) -> None:
+    first = client.create_release("lda", "a", version=1)
+    for _ in range(40):
+        client.partial_fit(X[:3], Y[:3], wait=True)
+    assert 1 not in client.model("lda")["versions"]
+    assert client.create_release("lda", "a", version=1) == first
+
+
 def test_a_release_of_unlearned_rows_is_refused(client: stream_dr.Client, served: Served) -> None:
     learn_more(client)
     client.put_model("asked", "lda", publish={"rows": None, "seconds": None, "idle": False})
@@ -289,3 +343,34 @@ def test_a_release_of_unlearned_rows_is_refused(client: stream_dr.Client, served
     assert status_of(served.http, "POST", "/models/asked/releases", json={"name": "a"}) == (503, "catching_up")
     client.publish("asked")
     assert client.create_release("asked", "a")["rows"] == 30
+
+
+def test_a_steady_basis_over_http(client: stream_dr.Client, served: Served) -> None:
+    assert client.put_model("steady", "lda", basis="steady", n_components=3)["basis"] == "steady"
+    assert client.put_model("steady", "lda", n_components=3)["basis"] == "steady"
+    http = served.http
+    spec = {"estimator": "lda", "basis": "steady"}
+    assert status_of(http, "PUT", "/models/lda", json=spec | {"params": {"n_components": 3}}) == (409, "model_exists")
+    assert status_of(http, "PUT", "/models/auto", json=spec) == (422, "invalid_parameter")
+    assert status_of(http, "PUT", "/models/auto", json=spec | {"basis": "stedy"}) == (422, "invalid_request")
+
+    learn_more(client, shift=0.0)
+    client.create_release("steady", "a")
+    before = client.transform(X, model="steady")
+    assert (before[:, 2] == 0).all()
+    client.partial_fit(X + RANDOM.normal(size=X.shape), [f"{label}'" for label in Y], wait=True)
+    after = client.transform(X, model="steady")
+    assert after.shape == (90, 3)
+    assert after[:, 2].any()
+    cosines = (after[:, :2] * before[:, :2]).sum(axis=0) / np.linalg.norm(after, axis=0)[:2]
+    assert (cosines / np.linalg.norm(before[:, :2], axis=0) > 0.8).all()
+
+    path = "/models/steady/releases/a"
+    assert status_of(http, "DELETE", path) == (409, "release_served")
+    assert status_of(http, "DELETE", f"{path}?basis=rest") == (422, "invalid_request")
+    client.delete_release("steady", "a", reset_basis=True)
+    client.create_release("steady", "b")
+    assert client.unlearn([0], drop_releases=True)["releases"] == [
+        {"model": "steady", "name": "b", "holds_rows": False}
+    ]
+    assert client.releases("steady") == []

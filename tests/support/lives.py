@@ -60,7 +60,9 @@ def step(directory: Directory, what: str, seed: int) -> None:
     elif what == "release":
         released(directory)
     elif what == "go back":
-        directory.models["m"].publish_release(released(directory).published)
+        name = released(directory).published.release
+        model = directory.models["m"]
+        model.publish_release(directory.releases.read(model, name).published, directory.releases.hold(model, name))
         snapshot(directory)
     elif what == "remove release":
         model = directory.models["m"]

@@ -321,6 +321,8 @@ class RowReplay:
                 # without kinds of targets is unsupervised and learns all rows.
                 learns_all = not self._estimator.target_kinds or self._estimator.unlabelled == "use"
                 learned = block if learns_all else drop_rows_without_target(block)[0]
+                # The weights of the block's rows may depend on how many rows were read before: with
+                # decay, later rows count more. `rows` is the number up to the end of the block.
                 rows += learned.rows
                 total.add(learned, self._scatter_weights(learned, rows))
                 if progress is not None:

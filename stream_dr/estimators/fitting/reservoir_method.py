@@ -54,9 +54,9 @@ class ReservoirMethod(MappedMethod[Reservoir]):
     """Base class of estimators that learn a sample of rows.
 
     The sample is also called a reservoir. The larger a row's weight, the more likely the row is
-    sampled. Weights are an argument of `partial_fit`, or part of a stream. Sampled rows count
-    equally, so weights have no effect if all rows fit in the sample. Therefore `fit` has no
-    argument for weights. There is no `decay`, because the sample represents the whole stream.
+    sampled. All sampled rows then count equally, so weights have no effect while all rows fit in
+    the sample. Weights are an argument of `partial_fit`, or part of a stream. `fit` has no argument
+    for weights. There is no `decay`, because the sample represents the whole stream.
 
     Parameters
     ----------
@@ -68,8 +68,8 @@ class ReservoirMethod(MappedMethod[Reservoir]):
         Maximum number of rows in the sample.
     scaling : {"unit", "source"}, default "unit"
         With "unit", the sampled rows have variance 1 along every component. With "source",
-        components have the length that the method's paper demands, and coordinates become smaller
-        as the sample grows.
+        components have the length that the constraint of the method's paper gives them, and
+        coordinates become smaller as the sample grows.
     feature_map : dict or None, default None
         Spec of a feature map that is applied to the rows first.
     random_state : int or None, default None
