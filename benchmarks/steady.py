@@ -21,10 +21,12 @@ There are three kinds of streams:
   that ask as the last part is,
 - new classes: rows of the second half of the classes come only in the last five parts.
 
-Printed are the share of the ten nearest that have the label of the row that asks, the share of the
-ten nearest anew that are found, and the residual of `change`. A second table has the loss against
-projecting anew, by the residual, over all older releases: the mean, the worst, and the mean recall.
-Data sets that are not available here are skipped.
+Printed for the first release are the residual of `change`, the share of the ten nearest that have the
+label of the row that asks (same-label@10), and the share of the ten nearest anew that are found
+(recall@10, in columns that begin with r.). A second table has all older releases by their residual:
+the mean and the worst loss of same-label@10 against projecting anew, and the mean recall. Projecting
+anew pays from the residual at which the mean loss of steady or moved vectors is above 0.01. Data sets
+that are not available here are skipped.
 """
 
 import argparse
@@ -330,7 +332,9 @@ def print_losses(results: list[Result], markdown: bool) -> None:
         if least is None and mean[1:].max() > BAR:
             least = low
     if least is not None:
-        print(f"\nProject anew from a residual of {least:g}: steady or moved vectors then lose more than {BAR}.")
+        print(
+            f"\nProject anew from a residual of {least:g}: steady or moved vectors then lose more than {BAR} on average."
+        )
 
 
 def draw_releases(folder: str) -> None:
