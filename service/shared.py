@@ -118,7 +118,7 @@ class Metrics:
 
 @dataclass(eq=False)
 class _EngineCollector(Collector):
-    """Metrics of the log, the models and the process's memory.
+    """Metrics of the directory's log of batches, of the models and of the process's memory.
 
     The values are read when Prometheus asks for the metrics.
     """

@@ -411,7 +411,9 @@ class _MessageChecker:
         self._dictionaries: dict[int, int] = {}
 
     def check_message(self, message: Message) -> None:
-        """Check the stream's next message and update the totals.
+        """Check the next message, and count what all messages so far hold.
+
+        Messages, bytes and values are counted, and compared with the limits of a body.
 
         Raises MalformedInput, SchemaMismatch or LimitExceeded.
         """

@@ -130,9 +130,11 @@ class Schema(NamedTuple):
 
         Raises SchemaMismatch if the block's columns do not match the stream's columns.
         """
+        # For example, a block may have weights and no column `weight`, which the stream has.
         self._refuse_ambiguous(block)
-        # Before the stream's first table, `families` (kind of each column) is empty. The block then
-        # decides the columns and their kinds.
+
+        # Rows of numbers are a table, too, if the stream is one. In a stream without rows, a block
+        # of a table is returned as it is: `families`, the kind of each column, is empty.
         if self.layout == "table" or block.table:
             if not self.families:
                 return block

@@ -420,7 +420,7 @@ class _PlanRun:
 
 
 def thread_plan_runner(n_threads: int) -> PlanRunner:
-    """Return a function that runs task plans in threads.
+    """Return a function that runs the tasks of a replay in threads of this process.
 
     n_threads: number of threads in this process that run tasks.
     """

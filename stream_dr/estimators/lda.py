@@ -176,10 +176,10 @@ class LDA(LinearClassifier, TwoStage):
         loadings: (features, q), directions without priors.
         eigenvalues: (q,), eigenvalues of these directions.
         """
-        # LDA inverts the matrix A = share·Cxx + ridge·I, where Cxx is the scatter of all rows. Each
-        # direction w has the length at which wᵀ A w = 1. Of this 1, share·eigenvalue is scatter
-        # between classes. The rest is scatter within classes, which the ridge increases.
-        # Scale the directions such that the rest is 1, which a rotation does not change.
+        # LDA inverts the matrix A = share·Cxx + ridge·I, where Cxx is the scatter of all rows. share
+        # is 1, or 1 − shrinkage. Each direction w has the length at which wᵀ A w = 1. Of this 1,
+        # share·eigenvalue is scatter between classes, and 1 − share·eigenvalue the rest, within
+        # classes. Scale the directions such that the rest is 1, which a rotation does not change.
         share = self.ridge_terms(moments)[0]
         unit = loadings / np.sqrt(np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE))
 
@@ -191,7 +191,8 @@ class LDA(LinearClassifier, TwoStage):
         deviations = np.sqrt(moments.weight * priors)[:, None] * (centres - priors @ centres)
         rotation, values = left_singular_pairs(deviations.T)
 
-        # Scale back to wᵀ A w = 1. `ratio` is the scatter between classes over that within classes.
+        # Scale back to wᵀ A w = 1. `ratio` is the scatter between classes over the rest:
+        # ratio = λ / (1 − share·λ) for the eigenvalue λ, so λ = ratio / (1 + share·ratio).
         ratio = values**2
         eigenvalues = ratio / (1.0 + share * ratio)
         return (unit @ rotation) * np.sqrt(1.0 - share * eigenvalues), eigenvalues

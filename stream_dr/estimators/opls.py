@@ -61,6 +61,8 @@ class OPLS(TargetRegression, TwoStage):
         A (features, features) is the matrix that the method inverts, the rows' scatter with a
         ridge.
 
+        For these methods wᵀ A w is |covariances|² / eigenvalue, so A is not multiplied.
+
         loadings: (features, p), the components w.
         eigenvalues: (p,), eigenvalues of the components.
         covariances: (p, targets), sums over the rows of components times targets.

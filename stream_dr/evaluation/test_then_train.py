@@ -818,9 +818,12 @@ class _Evaluation:
     def _count_predictions(
         self, model_and_probe: tuple[str, str], codes_by_row: list[list[int]], predicted: np.ndarray
     ) -> None:
-        """Count a batch's predictions, and call `on_point` with the accuracy.
+        """Add a batch's predictions to the scores, and report the accuracy on the batch.
 
-        model_and_probe: pair (name of the model, name of the classifier).
+        The report is a Point, which the caller of the evaluation receives in `on_point`.
+
+        model_and_probe: pair (name of the model, name of the classifier that is fitted to its
+            projected rows).
         codes_by_row: list of label codes for each row.
         predicted: predicted label codes (rows,) if rows have one label. If rows have several
             labels, scores (rows, labels) for the labels that were known when the classifier was

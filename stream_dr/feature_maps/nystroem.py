@@ -370,11 +370,11 @@ class Nystroem(FeatureMap):
         Returns two values:
 
         - Indices of these rows in the batch.
-        - Number of rows of the stream that have been drawn so far.
+        - Number of rows drawn so far among the first `self.first` rows of the stream.
 
-        Rows are drawn from the first `self.first` rows of the stream with equal probability
-        (Knuth's algorithm S). If fewer than `self.max_landmarks` of the drawn rows become
-        landmarks, each later row is drawn, too, until there are `self.max_landmarks` landmarks.
+        `self.max_landmarks` of these first rows are drawn, with equal probability (Knuth's algorithm
+        S). Some of them may not become landmarks. Then each later row is drawn, too. The caller
+        stops when there are `self.max_landmarks` landmarks.
 
         landmarks: landmarks so far.
         block: the batch.

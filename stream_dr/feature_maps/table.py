@@ -585,8 +585,8 @@ def merge_table_states(table_map: TableMap, a: TableState, b: TableState) -> tup
     Returns two values:
 
     - The merged statistics.
-    - Array (b.width,). Entry j is the index of b's mapped column j after the merge. A mapped
-      column is a column of mapped rows. The indices of a's mapped columns do not change.
+    - Array (b.width,). The map turns the columns of a table into numeric columns. Entry j is the
+      index of b's numeric column j after the merge. The indices of a's do not change.
 
     Raises CannotMerge if the tables have different columns.
 

@@ -63,6 +63,7 @@ def align_components(
         centred rows. Components are then compared by their correlation over the rows. If None, the
         loadings themselves are compared.
     """
+    # `cosines` (q, p) compares each of q previous components with each of p components.
     p = loadings.shape[1]
     if previous is not None:
         cosines = _pairwise_cosines(previous, loadings, multiply_by_scatter)
@@ -73,6 +74,7 @@ def align_components(
     # `towards` (p,) has one number for each component, which the component's sign makes positive.
     # It is the cosine with the previous component of the same index. If there is no such component
     # or the cosine is 0, it is the component's entry of largest absolute value.
+    # The first `shared` components have a previous component of the same index.
     shared = min(cosines.shape)
     towards = np.zeros(p)
     towards[:shared] = cosines[np.arange(shared), order[:shared]]

@@ -127,11 +127,12 @@ def extend_subspace(state: Subspace, scatter_times_directions: np.ndarray) -> Su
 
 
 def restart_from_solution(state: Subspace, solution_coefficients: np.ndarray) -> Subspace:
-    """Replace the basis by a basis of the solution's span.
+    """Return a smaller Subspace, whose basis spans only the current solution.
 
-    The solution X (features, p) lies in the span of the old basis. The `directions` of the result
-    are the vectors by which the new basis grows in the next step. They span the part of Cxx X that
-    lies outside the new basis, where Cxx (features, features) is the scatter of the centred rows.
+    The solver calls it when the basis has become too large. The solution X (features, p) lies in
+    the span of the old basis, so it is not lost. `directions` of the result, by which the next step
+    makes the basis grow, span the part of Cxx X outside the new basis. Cxx (features, features) is
+    the scatter of the centred rows.
 
     solution_coefficients: (m, p). Column j has the coefficients of column j of X in the m vectors
         of the old basis.

@@ -174,14 +174,14 @@ PACKED = (".gz", ".bz2", ".xz", ".zip")
 
 
 class Lines(NamedTuple):
-    """Consecutive lines of a file, without blank lines and comments.
+    """Lines of a part of a file. Blank lines and comments are not among them.
 
     Attributes
     ----------
     path : str
         Path of the file.
     data : ndarray (bytes,) uint8
-        Bytes of the lines, read-only. Blank lines and comments are included.
+        Bytes of the part, read-only. They contain the blank lines and comments, too.
     numbers : ndarray (lines,)
         Number of each line in the file, from 1.
     starts : ndarray (lines,)

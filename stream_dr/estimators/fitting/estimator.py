@@ -508,7 +508,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         X: rows (rows, features), or a Block of rows.
         keep_float32: if true, the result is float32 for float32 rows.
         """
+        # This puts the columns in the order of the learned rows.
         block = self._rows_to_project(X)
+        # A feature map that knows its columns by name may get others, and needs their names.
         if self.identifies_columns_by_name():
             z = np.asarray(projection.apply(block.X, block.names))
         else:

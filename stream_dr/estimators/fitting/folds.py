@@ -315,6 +315,10 @@ def _jackknife_estimate(
 
 
 def _jackknife_angles_in_degrees(squared_sines: np.ndarray) -> np.ndarray:
-    """Return the jackknife's typical error (angles,) of each angle, in degrees."""
+    """Return the root mean square error (angles,) of each angle, in degrees.
+
+    squared_sines: (folds, angles), squared sine of each angle between the solution of all rows and
+        the solution without a fold.
+    """
     sines = np.sqrt((len(squared_sines) - 1.0) * squared_sines.mean(axis=0))
     return np.asarray(np.degrees(np.arcsin(np.minimum(sines, 1.0))))

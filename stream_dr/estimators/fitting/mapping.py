@@ -132,7 +132,7 @@ def state_after_feature_map(state: State) -> State:
 
 
 def replace_inner_state(state: State, new_inner: State) -> State:
-    """Return `state` with another state of the mapped rows.
+    """Return `state` with `new_inner` as the state of the rows that its feature map has mapped.
 
     The feature map is unchanged. If there is no feature map, `new_inner` itself is returned.
     """

@@ -131,7 +131,9 @@ class Moments(NamedTuple):
         return self.cross / self.label_weights
 
     def project_offsets(self, loadings: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the offsets (classes, p) along p components.
+        """Return the offsets (classes, p) of class means from the mean of all rows.
+
+        They are given along p components.
 
         loadings: (features, p), the p components.
         """

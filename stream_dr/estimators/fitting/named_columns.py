@@ -36,7 +36,8 @@ def read_rows_and_names(
         dicts with any names.
     as_table: True if the feature map reads tables. The rows are then returned as a table, which is
         not converted to numbers.
-    known_names: names of the learned columns, or None. Errors say that other columns are not needed.
+    known_names: names of the learned columns, or None. If a column that is not among them holds no
+        numbers, the error says to leave it out.
     """
     if as_table:
         X = read_table(block.X, block.names)

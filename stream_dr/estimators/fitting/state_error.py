@@ -310,7 +310,8 @@ def _number_target_columns(training_moments: Moments, validation_moments: Moment
 def _check_error_is_computable(model: ClosedForm, moments: Moments) -> None:
     """Raise InvalidParameter if a model's held-out error cannot be computed.
 
-    The error needs the whole scatter of the rows, and columns that do not depend on the rows.
+    The error is computed from the scatter matrix of the rows, not only from its diagonal. The
+    feature map, if there is one, must map a row without regard to other rows.
     """
     state = model.state_
     if isinstance(state, MappedState) and (state.landmarks is not None or state.table is not None):
@@ -442,8 +443,10 @@ def _held_out_errors(
 ) -> np.ndarray:
     """Return the errors (m,) of m predictors on held-out rows.
 
-    An error is the weighted sum of |Fᵀ e|² over the rows, for a row's residuals e (k,). A label
-    that is not a class of the training rows is predicted as 0.
+    A predictor predicts k target columns of a row: numbers, or 1 for the row's label and 0 for
+    others. With the residuals e (k,) of a row, an error is the weighted sum of |Fᵀ e|² over the
+    rows. F gives rare labels the weight that the method gives them. A label that is not a class of
+    the training rows is predicted as 0.
 
     train_moments: moments of the training rows.
     validation_moments: moments of the held-out rows, in the same scaled features.
