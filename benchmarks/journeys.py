@@ -29,7 +29,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 ARROW = "application/vnd.apache.arrow.stream"
 DEEP = ("statistics", "solve", "estimators", "feature_maps")
-BARS = {"post": (26, "outside numerics and ground floor"), "get": (10, "in all"), "replay": (46, "as post")}
+BARS = {"post": (26, "outside numerics and ground floor"), "get": (11, "in all"), "replay": (47, "as post")}
 ROWS, FEATURES = 200, 8
 GRACE = 0.5
 """Seconds for what follows an answer (snapshots, listeners) to be counted with it."""

@@ -456,6 +456,11 @@ class DraftGroup:
         self._keys: dict[str, int] = {}
         self._outcomes: list[Receipt | errors.StreamDRError | _Placement] = []
 
+    @property
+    def unlearns(self) -> bool:
+        """True if one of the events unlearns rows."""
+        return any(event.kind == "unlearn" for event in self.events)
+
     def add_or_raise(self, draft: Draft) -> None:
         """Add a draft, or raise the error that refuses it.
 

@@ -282,7 +282,8 @@ class Directory(AbstractContextManager["Directory"]):
                     break
 
             try:
-                positions = self.log.append(group.events, self.releases.store_unlearned)
+                also = self.releases.store_unlearned if group.unlearns else None
+                positions = self.log.append(group.events, also)
             except InsufficientStorage as error:
                 answers = group.receipts_and_errors([], remove_stack_frames(error))
                 refused = next(i for i, answer in enumerate(answers) if isinstance(answer, StreamDRError))
@@ -303,7 +304,7 @@ class Directory(AbstractContextManager["Directory"]):
             group = self._new_draft_group()
             for draft in drafts:
                 group.add_or_raise(draft)
-            self._update_after_append(group, self.log.append(group.events, self.releases.store_unlearned))
+            self._update_after_append(group, self.log.append(group.events))
 
     def check(self, draft: Draft) -> DryRunReceipt:
         """Return the receipt that `append` would return, and write nothing.
@@ -561,7 +562,7 @@ class Directory(AbstractContextManager["Directory"]):
             model.set_log_end(positions[-1], self.schema.names)
         for position, draft in zip(positions, group.drafts, strict=True):
             self.recent.put_if_room(position, draft)
-        if any(draft.kind == "unlearn" for draft in group.drafts):
+        if group.unlearns:
             self.releases.reload()
 
     def _read_schema_from_log(self) -> None:

@@ -34,7 +34,7 @@ from stream_dr.errors import (
 from stream_dr.failpoints import failpoint
 from stream_dr.log.event import Event
 from stream_dr.models.model import Model
-from stream_dr.models.release import Release, ReleaseEntry, entry_of_release, pack_release, read_release, served_release
+from stream_dr.models.release import Release, ReleaseEntry, entry_of_release, pack_release, read_release
 from stream_dr.models.snapshot_file import write_file
 from stream_dr.models.versions import Published
 from stream_dr.projection import Projection
@@ -114,7 +114,9 @@ class Releases:
 
         Raises the errors of `read` or of `Model.newest`.
         """
-        return served_release(model, self._schema()) if name is None else self.read(model, name)
+        if name is not None:
+            return self.read(model, name)
+        return Release(model.name, model.id, model.spec, self._schema(), model.newest())
 
     def newest_projection(self, model: Model) -> Projection | None:
         """Return the projection of the release created last, or None. Raises the errors of `read`."""

@@ -14,7 +14,6 @@ from stream_dr.batch.schema import Schema, apply_deltas, schema_delta
 from stream_dr.errors import ForeignFile
 from stream_dr.models import snapshot_file
 from stream_dr.models.entry import Spec
-from stream_dr.models.model import Model
 from stream_dr.models.saved import spec_from_json, spec_to_json
 from stream_dr.models.snapshot import pack_published, unpack_published
 from stream_dr.models.versions import Published
@@ -108,16 +107,6 @@ def pack_release(release: Release) -> snapshot_file.FileContents:
         "stream_dr": __version__,
     }
     return arrays, metadata
-
-
-def served_release(model: Model, schema: Schema) -> Release:
-    """Return what a model serves now as a release.
-
-    schema: the stream's schema.
-
-    Raises the errors of `Model.newest`.
-    """
-    return Release(model.name, model.id, model.spec, schema, model.newest())
 
 
 def read_release(source: Path | bytes) -> Release:

@@ -35,14 +35,14 @@ def answer_first() -> None:
     commit, pool = Log.append, ThreadPoolExecutor(1)
     promised: dict[int, int] = {}
 
-    def late(log: Log, drafts: Any) -> None:
+    def late(log: Log, drafts: Any, also: Any) -> None:
         time.sleep(LATE)
-        commit(log, drafts)
+        commit(log, drafts, also)
 
-    def append(log: Log, drafts: Any) -> list[int]:
+    def append(log: Log, drafts: Any, also: Any = None) -> list[int]:
         first = promised.get(id(log), log.last + 1)
         promised[id(log)] = first + len(drafts)
-        pool.submit(late, log, drafts)
+        pool.submit(late, log, drafts, also)
         return list(range(first, first + len(drafts)))
 
     Log.append = append  # type: ignore[method-assign]
