@@ -209,8 +209,10 @@ async def _respond_to_rows(
 
     def compute_response() -> Response:
         block = stream_dr.parse_rows(body, body_format, shared.limits, shared.directory.schema.names or ())
-        numbers = _numbers_per_row(release, predicting)
-        _refuse_large_response(block.rows, numbers, accept, max(len(body), block.nbytes // 8))
+        # The response may be larger if the request is. A request of few bytes may hold many rows of
+        # zeros, so rows count with an eighth of their bytes in memory.
+        n_request_bytes = max(len(body), block.nbytes // 8)
+        _refuse_large_response(block.rows, _numbers_per_row(release, predicting), accept, n_request_bytes)
         result: RowsResult
         if predicting:
             result = stream_dr.predict(release, block)

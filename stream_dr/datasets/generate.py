@@ -454,7 +454,7 @@ def _weight_and_scale_words(row: np.ndarray, word: np.ndarray, idf: np.ndarray) 
     word: (words,), the drawn words. A row may have a word several times.
     idf: (47,236,), inverse document frequency of each word.
     """
-    # A key is a number that encodes a row and a word (below 2^16). Sorted keys have the order of
+    # A key is a number of 32 bits that encodes a row and a word (below 2^16). Sorted keys have the order of
     # CSR, and equal keys are counted. `new` has the indices at which another key begins.
     keys = np.sort(row << np.uint32(16) | word)
     differs = keys[1:] != keys[:-1]
@@ -466,7 +466,7 @@ def _weight_and_scale_words(row: np.ndarray, word: np.ndarray, idf: np.ndarray) 
     first_keys = np.arange(_CHUNK + 1, dtype=np.uint64) << np.uint64(16)
     starts = np.searchsorted(keys, first_keys).astype(np.int32)
 
-    # Weight the words by (1 + log count) · idf, and scale each row to norm 1.
+    # Weight the words by (1 + log count) · idf, and scale each row to norm 1. Each row has words.
     values = (1.0 + np.log(counts)) * idf[indices]
     norms = np.sqrt(np.add.reduceat(values**2, starts[:-1]))
     values /= np.repeat(norms, np.diff(starts))

@@ -107,6 +107,7 @@ class Polynomial(FeatureMap):
         if sp.issparse(X):
             X = pad_with_zero_columns(X, max(n_stream_features, X.shape[1]))
         X = X.astype(np.float64, copy=False) * np.sqrt(self.gamma)
+        # `self.n_features` is the largest number of mapped columns.
         with np.errstate(over="ignore", invalid="ignore"):
             if self.product_count(X.shape[1]) <= self.n_features:
                 out = self._all_products(X)
@@ -215,14 +216,15 @@ def _draw_sketch(sketched_map: Polynomial, sketch_number: int, n_features: int) 
     # Each feature has two random numbers in (0, 1): one for its column and one for its sign.
     # Row 0 is drawn for the constant √coef0. The second argument identifies the use of the random
     # numbers, and differs for each sketch.
-    size = sketched_map.n_features
+    # The third argument is the number of the first row.
+    n_mapped = sketched_map.n_features
     drawn = draw_uniforms(sketched_map.seed, SKETCH + 100 * sketch_number, 0, n_features + 1, 2)
-    columns = (drawn[:, 0] * size).astype(np.int64)
+    columns = (drawn[:, 0] * n_mapped).astype(np.int64)
     signs = np.where(drawn[:, 1] < 0.5, -1.0, 1.0)
 
     # The row starts 0, 1, 2, … mean one entry per row.
     row_starts = np.arange(n_features + 1)
-    sketch = sp.csr_matrix((signs[1:], columns[1:], row_starts), shape=(n_features, size))
-    constant = np.zeros(size)
+    sketch = sp.csr_matrix((signs[1:], columns[1:], row_starts), shape=(n_features, n_mapped))
+    constant = np.zeros(n_mapped)
     constant[columns[0]] = signs[0] * np.sqrt(sketched_map.coef0)
     return sketch, constant

@@ -210,14 +210,16 @@ class TwoStage(PredictsHeldOut):
         If the method's right-hand side is only rounding error, there are no directions [2S,
         Algorithm 2].
         """
-        # Compute the right-hand side `xh` (features, k) of the linear system. While `refine` is
-        # running, `first_stage` has its solution of the system, so do not solve here. The solution
-        # is for combinations of the right-hand side's columns, which `expand` undoes.
+        # The first stage solves a linear system with the right-hand side `xh` (features, k). The
+        # second stage finds the directions in the span of its solution.
+        # While `refine` runs, it has solved the system: `first_stage` has the solution for r
+        # combinations of the k columns, and the function that expands it to k columns.
         xh, target_matrix_norm = self.right_hand_side(moments, state)
         if moments.first_stage is not None:
             return cg.second_stage_components(moments.first_stage.solution, xh, moments.first_stage.expand)
 
-        # Remove rounding errors from the right-hand side. The inversion would amplify them.
+        # Take the combinations (features, r) of the columns that are more than rounding errors. The
+        # inversion would amplify these.
         significant_combinations = moments.significant_cross_sum_combinations(xh, target_matrix_norm)
         if significant_combinations.shape[1] == 0:
             return np.zeros((len(xh), 0)), np.zeros(0)
