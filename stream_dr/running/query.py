@@ -6,7 +6,8 @@ same values. All rows of one request are projected by the same version of the pr
 Arrays of an exported projection:
 
 - A linear projection has `mean` (features,), `components` (components, features) and `eigenvalues`
-  (components,).
+  (components,). With a steady basis it also has `turn` (p, components): `eigenvalues` (p,) are those
+  of the p components that were multiplied by it.
 - Any other projection has the array fields of its class.
 - A version that was asked for by number also has `map` (old components, new components) and
   `offset` (new components,), if its rows can be converted. They convert rows that this version
@@ -310,6 +311,9 @@ def export_projection(model: Model, version: int | None = None, release: Release
 
     if projection.kind == "linear":
         arrays = {name: getattr(projection, name) for name in ("mean", "components", "eigenvalues")}
+        turn = getattr(projection, "turn")  # noqa: B009 (a linear projection has it)
+        if turn is not None:
+            arrays["turn"] = turn
     else:
         arrays = pack(projection)[0]
 
