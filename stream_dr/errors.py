@@ -553,7 +553,7 @@ class ReleaseExists(StreamDRError):
 
 
 class ReleaseServed(StreamDRError):
-    """Raised when a release is to be deleted while its model serves it."""
+    """Raised when a release is to be deleted that its model serves, or turns its basis to."""
 
     code = "release_served"
 

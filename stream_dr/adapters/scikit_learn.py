@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.batch.targets import label_array
-from stream_dr.disk import write_atomically
+from stream_dr.disk import check_parent_folder_exists, write_atomically
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.feature_maps import feature_map
@@ -49,14 +49,17 @@ def to_sklearn(model: Estimator | Projection | Release | str | Path) -> Any:
 
     - LDA becomes a LinearDiscriminantAnalysis. `transform`, `predict`, `decision_function` and
       `predict_proba` give what ours do. So does ClassMeans.
-    - PCA becomes a PCA, whose `inverse_transform` is right, too.
+    - PCA becomes a PCA, whose `inverse_transform` is right, too. With standardize=True or a steady
+      basis its components are not orthonormal, and it becomes the next.
     - Any other linear projection becomes a TruncatedSVD, behind a StandardScaler that subtracts the
       mean if there is one. Only `transform` is meant to be used: `inverse_transform` is right only
       if the components are orthonormal, and targets are not predicted.
     - A projection with the map polynomial (with all products) or nystroem becomes a Pipeline with
       PolynomialFeatures or Nystroem before these.
 
-    `transform` differs by rounding errors. Other attributes, such as explained variances, are not
+    LinearDiscriminantAnalysis and StandardScaler take dense rows. `transform` differs by rounding
+    errors. Those of kernels are larger for rows far from 0, because scikit-learn computes distances
+    from products. Other attributes, such as explained variances, are not
     set. The names of named columns become `feature_names_in_`.
 
     model: a fitted estimator, a projection, a release, or the path of a release's file.
@@ -75,6 +78,8 @@ def to_sklearn(model: Estimator | Projection | Release | str | Path) -> Any:
     linear = linear_part_or_none(projection)
     if linear is None:
         raise _no_equal(f"a projection of kind {projection.kind!r} is no linear map")
+    if not linear.n_components:
+        raise _no_equal("it has no component")
 
     steps: list[Any] = []
     if isinstance(projection, Mapped):
@@ -97,9 +102,12 @@ def write_export(release: Release, file_format: str, path: Path) -> None:
     """
     if file_format not in EXPORT_FORMATS:
         raise InvalidParameter(f"--format={file_format}; it must be one of {', '.join(EXPORT_FORMATS)}.")
+    if not path.name or path.is_dir():
+        raise InvalidParameter(f"{path} is a folder; name the file to write.")
+    check_parent_folder_exists(path)
     projection = release.published.projection
     if file_format != "sklearn" and not isinstance(projection, Linear):
-        raise InvalidParameter(f"{file_format} has no form of a projection of kind {projection.kind!r}; use sklearn.")
+        raise InvalidParameter(f"{file_format} holds a linear projection, and this one is of kind {projection.kind!r}.")
 
     if file_format == "npz":
         arrays = {name: getattr(projection, name) for name in ("mean", "components", "eigenvalues")}
@@ -152,7 +160,7 @@ def _linear_steps(linear: Linear, key: str, params: Mapping[str, Any]) -> list[A
         return [_discriminant_analysis(linear)]
 
     d, p = linear.loadings.shape
-    if key == "pca":
+    if key == "pca" and linear.turn is None and not params["standardize"]:
         # scikit-learn divides whitened rows by their standard deviations.
         lengths = np.ones(p)
         if params["whiten"]:

@@ -59,6 +59,9 @@ from stream_dr.statistics.protocol import Accumulator, State
 
 log = logging.getLogger("stream_dr.admit")
 
+MAX_STEADY_COMPONENTS = 4_096
+"""Largest number of components of a model with a steady basis."""
+
 NONE = "none"
 """Target kind of a stream that is set to carry no targets."""
 
@@ -168,9 +171,14 @@ def check_can_be_steady(estimator: Estimator) -> None:
             'basis="steady" needs mapped columns that keep their meaning, and those of nystroem change with its landmarks. '
             "Use random_fourier, or leave basis out."
         )
+    # All these components are published, also those that are zero.
     n_components = estimator.n_components
-    if isinstance(n_components, bool) or not isinstance(n_components, int):
-        raise errors.InvalidParameter(f'basis="steady" needs a number of components; n_components is {n_components!r}.')
+    is_whole = isinstance(n_components, int) and not isinstance(n_components, bool)
+    if not is_whole or n_components > MAX_STEADY_COMPONENTS:  # type: ignore[operator]
+        raise errors.InvalidParameter(
+            f'basis="steady" needs a whole number of components, at most {MAX_STEADY_COMPONENTS:,}; n_components is '
+            f"{n_components!r}. Give n_components."
+        )
 
 
 _FAMILIES = {"number": "number", "date": "date", "time": "date", "text": "text"}

@@ -120,8 +120,10 @@ class Releases:
 
     def newest_projection(self, model: Model) -> Projection | None:
         """Return the projection of the release created last, or None. Raises the errors of `read`."""
-        entries = self.entries(model)
-        return self.read(model, entries[-1].name).published.projection if entries else None
+        # While the lock is held, no file is deleted.
+        with self._lock:
+            entries = self.entries(model)
+            return self._read(entries[-1]).published.projection if entries else None
 
     def create(self, model: Model, name: str, version: int | None = None) -> tuple[ReleaseEntry, bool]:
         """Give a published projection a name, durable on return.

@@ -30,8 +30,8 @@ class ProjectionChange(NamedTuple):
     map: (p_old, p_new) float64, by least squares.
     offset: (p_new,) float64.
     residual: ‖L_old · map − L_new‖ / ‖L_new‖ for the loadings L_old (features, p_old) and L_new
-        (features, p_new). 0 if the loadings span the same subspace, 1 if the subspaces are
-        orthogonal.
+        (features, p_new), or for the rows that both project (see `change`). 0 if the old components
+        determine the new ones, 1 if they say nothing about them.
     """
 
     map: np.ndarray

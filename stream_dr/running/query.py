@@ -310,10 +310,8 @@ def export_projection(model: Model, version: int | None = None, release: Release
             metadata["columns"] = json.dumps(projection.feature_names)
 
     if projection.kind == "linear":
-        arrays = {name: getattr(projection, name) for name in ("mean", "components", "eigenvalues")}
-        turn = getattr(projection, "turn")  # noqa: B009 (a linear projection has it)
-        if turn is not None:
-            arrays["turn"] = turn
+        fields = {name: getattr(projection, name) for name in ("mean", "components", "eigenvalues", "turn")}
+        arrays = {name: array for name, array in fields.items() if array is not None}
     else:
         arrays = pack(projection)[0]
 

@@ -22,7 +22,15 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from stream_dr.projection import Linear, Mapped, Orientable, Projection, linear_part_or_none, replace_linear_part
+from stream_dr.projection import (
+    Linear,
+    Mapped,
+    Orientable,
+    Projection,
+    canonical_projection,
+    linear_part_or_none,
+    replace_linear_part,
+)
 from stream_dr.solve.embedding import BarycentricProjection, Eigenmap
 from stream_dr.solve.spectral import largest_signed_entries, tall_qr
 
@@ -299,8 +307,9 @@ def least_squares_map(
     rest = old @ mapping - new
     squared_error = float(np.vdot(rest, multiply_by_scatter(rest)))
     squared_size = float(np.vdot(new, multiply_by_scatter(new)))
+    # Rows without scatter determine nothing.
     if squared_size <= 0:
-        return mapping, 0.0
+        return mapping, float(new.any())
     return mapping, float(np.sqrt(max(squared_error, 0.0) / squared_size))
 
 
@@ -411,8 +420,9 @@ def principal_angles(before: Projection, after: Projection) -> np.ndarray | None
     only one projection has a feature, the other projection's loadings of this feature count as 0.
     Returns None if a projection is not linear or has no components.
     """
-    old = linear_part_or_none(before)
-    new = linear_part_or_none(after)
+    # A steady basis has columns of zeros, which span nothing.
+    old = linear_part_or_none(canonical_projection(before))
+    new = linear_part_or_none(canonical_projection(after))
     if old is None or new is None or not old.n_components or not new.n_components:
         return None
 

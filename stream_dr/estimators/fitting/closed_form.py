@@ -340,10 +340,14 @@ class ClosedForm(AdditiveEstimator):
         columns: (features, m), m columns.
         """
         scatter = compute_moments(state, min_class_rows=self.min_class_rows).scatter_or_diagonal
-        d = len(columns)
+        # A feature that the state has not learned has no scatter.
+        d = min(len(columns), len(scatter))
+        product = np.zeros(columns.shape)
         if scatter.ndim == 2:
-            return np.asarray(scatter[:d, :d] @ columns)
-        return np.asarray(scatter[:d, None] * columns)
+            product[:d] = scatter[:d, :d] @ columns[:d]
+        else:
+            product[:d] = scatter[:d, None] * columns[:d]
+        return product
 
     def make_projection(self, moments: Moments, directions: Directions, solution_kind: str) -> Linear:
         """Return the projection to at most n_components directions.

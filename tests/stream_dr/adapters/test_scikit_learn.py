@@ -28,6 +28,7 @@ MODELS: dict[str, tuple[Any, type]] = {
     "lda one component": (stream_dr.LDA(n_components=1), LinearDiscriminantAnalysis),
     "class means": (stream_dr.ClassMeans(n_components=2), LinearDiscriminantAnalysis),
     "pca": (stream_dr.PCA(3), PCA),
+    "pca standardize": (stream_dr.PCA(3, standardize=True), Pipeline),
     "pca whiten": (stream_dr.PCA(3, whiten=True), PCA),
     "plsda": (stream_dr.PLSDA(n_components=2), Pipeline),
     "opls": (stream_dr.OPLS(), Pipeline),

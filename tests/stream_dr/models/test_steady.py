@@ -16,6 +16,7 @@ from stream_dr.models.snapshot import write_snapshot_if_needed
 from stream_dr.projection import Linear, canonical_projection, linear_part_or_none
 from stream_dr.running.advance import backfill
 from stream_dr.running.refine import refine_model
+from stream_dr.solve.orientation import principal_angles
 from tests.support.batches import opened, put
 
 LINEAR: dict[str, tuple[str, dict[str, Any]]] = {
@@ -124,6 +125,18 @@ def test_what_is_published_depends_on_state_and_release_alone(tmp_path: Path, na
     assert len(set(found)) == 1
 
 
+def test_angles_between_versions_are_those_of_the_canonical_basis(tmp_path: Path) -> None:
+    found: list[Any] = []
+    for name, basis in (("a", "steady"), ("b", None)):
+        with opened(tmp_path / name) as directory:
+            directory.add_model("m", "lda", {"n_components": 5}, basis=basis)  # type: ignore[arg-type]
+            before, after = (learn(directory, rows(seed)).published for seed in (1, 2))
+            assert before is not None
+            assert after is not None
+            found.append(principal_angles(before.projection, after.projection))
+    np.testing.assert_allclose(found[0], found[1], atol=1e-9)
+
+
 def test_without_a_release_the_order_is_canonical(tmp_path: Path) -> None:
     with steady(tmp_path / "D", "lda", {"n_components": 5}) as directory:
         model = learn(directory, rows(1), rows(2))
@@ -192,6 +205,7 @@ def test_new_columns_of_a_table_fill_in(tmp_path: Path) -> None:
     ("key", "params", "says"),
     [
         ("lda", {}, "number of components"),
+        ("pca", {"n_components": 5_000}, "at most 4,096"),
         ("plsda", {"n_components": "cv", "folds": 3}, "number of components"),
         ("pca", {"n_components": 0.9}, "number of components"),
         ("information_gain", {"n_components": 2}, "InformationGain"),
@@ -246,6 +260,12 @@ def test_change_is_the_least_squares_map_over_the_rows() -> None:
     over_loadings = stream_dr.change(old, new)
     assert over_loadings is not None
     assert np.abs(over_loadings.map - wanted).max() > 1e-3
+    without_rows = stream_dr.change(old, new, estimator=stream_dr.PCA(1).fit(np.ones((5, 8))))
+    assert without_rows is not None
+    assert without_rows.residual == 1.0
+    narrower = stream_dr.change(old, new, estimator=stream_dr.PCA(1).fit(X[:, :3]))
+    assert narrower is not None
+    assert narrower.map.shape == (3, 3)
     same = stream_dr.change(new, new, estimator=pca)
     assert same is not None
     np.testing.assert_allclose((same.map, *[]), (np.eye(3),), atol=1e-9)
