@@ -238,10 +238,10 @@ def check_max_encoded_columns(table_map: TableMap, kinds: dict[str, str]) -> Non
 
 
 def diagonal_only_reason(table_map: TableMap, columns: Sequence[TableColumn]) -> str:
-    """Return the reason why only a diagonal is stored.
+    """Return the reason why only the scatter matrix's diagonal is stored.
 
-    The diagonal is the diagonal of the scatter matrix. The only possible reason is that the table
-    may be encoded in too many columns. "" means that the whole scatter matrix is stored.
+    The only possible reason is that the table may be encoded in too many columns. "" means that
+    the whole scatter matrix is stored.
 
     columns: the columns of the table.
     """

@@ -125,6 +125,8 @@ def turn_to_release(
 ) -> Projection:
     """Return a linear projection, turned to the components of a release.
 
+    A release is an earlier projection that stays in use, to whose components new ones are matched.
+
     W (features, p) are the loadings of `projection`, and W₀ (features, q) the loadings of `release`
     that are not 0. C is the scatter of the rows. R (p, n_components) is made of
 

@@ -276,7 +276,10 @@ class ScatterProduct:
         return out if self._scale is None else out * self._scale[:, None]
 
     def _wait_for_part(self, part_number: int) -> None:
-        """Wait for a thread's addition to one product, and raise its error."""
+        """Wait until a thread has added its last block to a partial sum.
+
+        Raises the error of the thread, if adding the block failed.
+        """
         adding = self._running_additions[part_number]
         self._running_additions[part_number] = None
         if adding is not None:
@@ -284,7 +287,7 @@ class ScatterProduct:
 
 
 class _PartialScatterProduct:
-    """Product of a scatter matrix and columns over some blocks.
+    """Product of a scatter matrix and columns, over one thread's blocks.
 
     Two threads must not use one object at the same time.
     """

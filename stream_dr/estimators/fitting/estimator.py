@@ -67,7 +67,7 @@ class StateType:
     """Descriptor that returns the class of an estimator's state.
 
     The class is MappedState if the estimator has a feature map. Otherwise it is FoldedState if the
-    estimator stores rows in folds, and `plain` if not.
+    estimator stores rows in folds. An estimator with neither has a state of class `plain`.
     """
 
     def __init__(self, unmapped_type: type) -> None:
@@ -376,12 +376,16 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     @property
     def components_(self) -> np.ndarray:
-        """Directions (components, features) float64."""
+        """Directions that rows are projected on, float64 (components, features)."""
         return self._linear_projection_array("components")
 
     @property
     def eigenvalues_(self) -> NDArray[np.float64]:
-        """Eigenvalues (components,) float64."""
+        """Eigenvalue of each component, float64 (components,).
+
+        They are in the order of `components_`. The Notes of the estimator's class say of which
+        matrix they are the eigenvalues.
+        """
         return self._linear_projection_array("eigenvalues")
 
     @property

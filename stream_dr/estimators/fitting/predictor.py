@@ -110,7 +110,11 @@ class Predictor(ClosedForm):
         return readout, self.project(projection.target_score_projection(), X)
 
     def known_target_kind(self) -> str | None:
-        """Return the kind of targets: the kind learned, else the kind set. None if not known."""
+        """Return the kind of targets, or None if it is not known yet.
+
+        The kind is that of the learned targets. Before any are learned, it is the parameter
+        `target`, unless this is "auto".
+        """
         if "fitted_" in vars(self) and self.fitted_.accumulator.target_kind is not None:
             return self.fitted_.accumulator.target_kind
         if self.target == "auto":
@@ -489,7 +493,9 @@ def gaussian_class_readout(
 def _class_difference(class_values: np.ndarray) -> np.ndarray:
     """Return the difference of two classes' values.
 
-    The first value is subtracted from the second. If there are not two classes, their values are
-    returned unchanged.
+    The first class's value is subtracted from the second class's value. If there are not exactly
+    two classes, their values are returned unchanged.
+
+    class_values: (classes, …), a value or a row of values for each class.
     """
     return class_values[1:] - class_values[:1] if len(class_values) == 2 else class_values

@@ -221,7 +221,7 @@ The arguments are the number of the pass and the number of rows that this pass h
 
 
 class Sums(NamedTuple):
-    """Sums of a pass over the rows.
+    """Sums that one pass of refine computes over all rows.
 
     Attributes
     ----------
@@ -665,7 +665,7 @@ def refine_steps(
     source: exactly the rows that the state has learned.
     tol: tolerance of the relative residual, and of the angle between two projections in radians.
     max_passes: maximum number of passes. Passes of the earlier refine in `resume` count, too.
-    resume: state of an earlier refine to continue from, or None to start from `guess`.
+    resume: state of an earlier refine to continue from. None: start from the projection `guess`.
     progress: function that receives the number of the pass and the number of rows read so far.
     compute_pass_sums: function that computes the sums of a pass, instead of reading `source`.
     """
@@ -706,7 +706,7 @@ def refine_steps(
 
 
 def _angle_to_last_pass(last: Refining, projection: Linear) -> float:
-    """Return the largest angle between the spans of two passes' components, in radians."""
+    """Return the largest angle, in radians, between two passes' components."""
     if last.number == 0:
         return np.pi / 2
     return largest_principal_angle(tall_qr(last.loadings)[0], tall_qr(projection.loadings)[0])
@@ -787,7 +787,10 @@ def is_exact_without_refine(estimator: Estimator, state: State) -> bool:
 
 
 def _loadings_or_empty(earlier_projection: Projection | None, moments: Moments) -> np.ndarray:
-    """Return the columns (features, p) from which refine starts."""
+    """Return the columns (features, p) from which refine starts.
+
+    These are the p loadings of the earlier projection. Without an earlier linear projection, p is 0.
+    """
     # Features that the earlier projection does not have get zeros. Without linear projection,
     # there are no columns.
     known = getattr(earlier_projection and inner_projection(earlier_projection), "loadings", np.zeros((0, 0)))

@@ -404,7 +404,8 @@ def cross_validation_errors(
     states_by_fold: states with the same features and labels, in the same order.
     all_rows_moments: moments of all rows, from which a matrix F is computed. The residuals of the
         target columns are multiplied by F before they are squared.
-    fit_predictors: function that returns the m predictors of training rows.
+    fit_predictors: function that receives the moments (centred sums) of training rows, and returns
+        the m predictors computed from them.
     """
     # F has a row for each label or target column. `present` is False for labels without rows.
     factors = estimator.loss_factors(all_rows_moments)
