@@ -145,10 +145,10 @@ class RowsResult(Protocol):
     """Result of a query: projected rows or predicted targets."""
 
     def to_json(self) -> JsonDict:
-        """Return the content of a JSON response."""
+        """Return the result as a JSON object, for the response's body."""
 
     def to_arrow(self) -> bytes:
-        """Return the content of a response as an Arrow stream."""
+        """Return the result as an Arrow stream, for the response's body."""
 
 
 def _rows_route_arguments(response_schema: type[BaseModel]) -> JsonDict:

@@ -196,7 +196,10 @@ def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
 
 
 def _present(column: pa.Array) -> np.ndarray | None:
-    """Return a mask (rows,) that is False for nulls, or None without nulls."""
+    """Return a mask (rows,), True for rows whose value is not null.
+
+    The result is None if the column has no null.
+    """
     if not column.null_count:
         return None
     return column.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]

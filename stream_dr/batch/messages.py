@@ -411,9 +411,9 @@ class _MessageChecker:
         self._dictionaries: dict[int, int] = {}
 
     def check_message(self, message: Message) -> None:
-        """Check the next message, and count what all messages so far hold.
+        """Check the next message, and count its bytes and values.
 
-        Messages, bytes and values are counted, and compared with the limits of a body.
+        The counts of all messages so far are compared with the limits of the stream.
 
         Raises MalformedInput, SchemaMismatch or LimitExceeded.
         """

@@ -281,7 +281,11 @@ def _targets_of_collections(rows: list[Any], allowed_kinds: Sequence[str], settl
 
 
 def _plain_item(item: Any) -> Any:
-    """Return None for a missing item, the value of an array without dimensions, or the item itself."""
+    """Return a target in the form that the parser reads.
+
+    A missing item becomes None, and an array without dimensions becomes its value. Any other item
+    is returned unchanged.
+    """
     if isinstance(item, np.ndarray) and item.ndim == 0:
         item = item.item()
     # NA and NaT are recognised by their class names, since pandas is optional.

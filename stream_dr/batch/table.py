@@ -178,7 +178,10 @@ def column_kind(arrow_type: pa.DataType) -> str:
 
 
 def family_of_kind(kind: str) -> str:
-    """Return the family of a kind of columns: "number", "date" or "text"."""
+    """Return the family of a column's kind: "number", "date" or "text".
+
+    Values of one family can be compared. For example, dates and times are one family.
+    """
     return _FAMILIES.get(kind, "number")
 
 

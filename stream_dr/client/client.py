@@ -341,7 +341,10 @@ class Client:
         return self._send_json("POST", f"{model_path(model)}/releases", content)
 
     def releases(self, model: str) -> list[JsonDict]:
-        """Return the releases of a model, oldest first, as `create_release` does. Raises UnknownModel."""
+        """Return the releases of a model, oldest first.
+
+        Each release is a dict with the keys that `create_release` lists. Raises UnknownModel.
+        """
         return list(self._get_json(f"{model_path(model)}/releases")["releases"])
 
     def delete_release(self, model: str, name: str, reset_basis: bool = False) -> None:

@@ -424,7 +424,13 @@ def replay(
 
 
 def _plan_runner(scheduler: str | None, workers: int | None) -> "PlanRunner | None":
-    """Return the function that runs tasks on a cluster or in threads."""
+    """Return the function that runs tasks on a cluster or in threads.
+
+    The result is None if neither is asked for. Batches are then learned one after the other.
+
+    scheduler: address of a Dask scheduler, or None.
+    workers: number of threads, or None.
+    """
     if scheduler is not None:
         # Dask is an extra, and is loaded only if a cluster is used.
         from stream_dr.distributed.cluster import dask_plan_runner

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class _ChainedSources:
-    """Source that yields the batches of several sources in turn."""
+    """Source that yields the batches of several sources, one source after the other."""
 
     parts: Sequence[Source]
 
@@ -148,7 +148,7 @@ class ReadOptions(NamedTuple):
         return opened
 
     def open_files_as_one(self, sources: Sequence[Path]) -> "FileSource":
-        """Open several files as one source that yields them in turn."""
+        """Open several files as one source, which yields their rows in this order."""
         from stream_dr.datasets.sources import open_source
 
         return open_source(list(sources), self.format, self.options)

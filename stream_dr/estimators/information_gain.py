@@ -42,7 +42,7 @@ class PresenceAccumulator(MomentAccumulator):
         super().__init__("indicator", "none", state=state)
 
     def check_and_plan_batch(self, block: Block) -> PlannedBatch:
-        """Check a batch, and return it in the form that `learn` adds.
+        """Check a batch, and return it ready to be added to the sums.
 
         In the returned PlannedBatch, X is 1 for each feature that is present in a row.
         """

@@ -291,7 +291,8 @@ def suggest(
 def _rank_methods(methods: list[_Method], outcomes: list[list[MethodResult]]) -> list[MethodResult]:
     """Return the average result of each method, ranked by score.
 
-    Baselines come after all methods. Raises InvalidParameter if no method could learn the rows.
+    Baselines come after all methods. `outcomes` has a list for each method, with its result on each
+    fold. Raises InvalidParameter if no method could learn the rows.
     """
     lines = [_average_over_folds(method, results) for method, results in zip(methods, outcomes, strict=True)]
     # Baselines have no key. A method that failed has the score NaN, and ranks last.

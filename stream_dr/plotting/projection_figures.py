@@ -504,7 +504,10 @@ ClassMeans = dict[int, np.ndarray]
 
 
 def _class_means(projected_rows: np.ndarray, targets: Targets | None) -> ClassMeans:
-    """Return the mean of each class. Only a row's first label counts."""
+    """Return the mean (components,) of each class, by label code.
+
+    A row with several labels counts only for its first label.
+    """
     means: ClassMeans = {}
     if targets is None or targets.kind == "continuous":
         return means
