@@ -113,7 +113,10 @@ def readyz(shared: Service) -> schemas.Health:
 
 
 def _check_ready(shared: AppState) -> JsonDict:
-    """Return the engine's health, or raise an error if the service is not ready."""
+    """Return the engine's health as a dict.
+
+    Raises an error, which says the reason, if the service is not ready.
+    """
     if shared.stopping.is_set():
         raise ServiceError("not_ready", "The service is stopping.")
 

@@ -799,7 +799,7 @@ def _read_id_column(batch: pa.RecordBatch) -> Ids | None:
 
 
 def declared_categories(file: pq.ParquetFile) -> set[str]:
-    """Return the names of columns that were dictionaries in Arrow."""
+    """Return the names of a file's columns that were written dictionary-encoded."""
     encoded = (file.metadata.metadata or {}).get(b"ARROW:schema")
     if encoded is None:
         return set()
@@ -809,7 +809,7 @@ def declared_categories(file: pq.ParquetFile) -> set[str]:
 
 
 def encode_categories(batch: pa.RecordBatch, names: Iterable[str]) -> pa.RecordBatch:
-    """Return a batch with the named columns as dictionaries."""
+    """Return a batch whose named columns are dictionary-encoded."""
     for name in names:
         index = batch.schema.get_field_index(name)
         column = batch.column(name).dictionary_encode()

@@ -181,7 +181,11 @@ def _convert_to_csr(X: Any) -> "sp.csr_matrix":
 
 
 def _refuse_outside_coo(indices: np.ndarray, limit: int, axis_word: str) -> None:
-    """Raise InvalidIndex for a row or column of an entry below 0 or from `limit` on."""
+    """Raise InvalidIndex for an index below 0, or not below `limit`.
+
+    indices: (entries,), row index or column index of each entry.
+    axis_word: word for the axis, in the error message.
+    """
     outside = indices[(indices < 0) | (indices >= limit)]
     if len(outside):
         raise InvalidIndex(f"an entry has the {axis_word} {outside[0]}; it must be from 0 to {limit - 1}.")
@@ -228,6 +232,7 @@ def has_canonical_indices(X: Any, shape: tuple[int, int], row_word: str) -> bool
 def _refuse_outside(indices: np.ndarray, indptr: np.ndarray, limit: int, row_word: str) -> None:
     """Raise InvalidIndex for an index that is below 0, or not below `limit`.
 
+    indices, indptr: row i has the indices indices[indptr[i]:indptr[i + 1]].
     row_word: word for a row in the error message.
     """
     # Return if all indices are valid. For single rows, a ufunc's `reduce` is faster than the

@@ -296,7 +296,7 @@ Texts = list[str] | None
 
 
 class _FileOptions(NamedTuple):
-    """Options of commands that read files, which `_add_options` adds."""
+    """Fields that `_add_options` adds as options to commands that read files."""
 
     format: Annotated[
         str | None,
@@ -350,7 +350,7 @@ class _FileOptions(NamedTuple):
 
 
 class _CsvOptions(NamedTuple):
-    """Options of commands that read CSV files, which `_add_options` adds."""
+    """Fields that `_add_options` adds as options for CSV files."""
 
     delimiter: Annotated[str, typer.Option(help="csv: separator of fields. \\t is a tab.")] = ","
     header: Annotated[
@@ -373,7 +373,7 @@ class _CsvOptions(NamedTuple):
 
 
 class _MapOptions(NamedTuple):
-    """Options of commands that encode tables, which `_add_options` adds."""
+    """Fields that `_add_options` adds as options for encoding tables."""
 
     one_hot: Annotated[
         Texts,

@@ -326,7 +326,7 @@ class OtherTaskFailed(Exception):
 
 
 class _PlanRun:
-    """One run of a task plan.
+    """One run of a task plan (tasks and models) in this process's threads.
 
     on_batch: function that receives each batch before the batch is learned. Any thread may call
         this function, but only one thread at a time.
@@ -406,7 +406,7 @@ class _PlanRun:
         return result
 
     def _report_batch(self, reference: Reference) -> None:
-        """Report a batch by `on_batch`.
+        """Call `on_batch` with the batch that is learned next.
 
         Raises OtherTaskFailed if another task has failed.
         """

@@ -174,7 +174,13 @@ def _has_id_name(name: str) -> bool:
 
 
 def _is_distinct_id(name: str, column: ColumnValues, n_distinct: int) -> bool:
-    """Return True if a column whose values all differ is an id."""
+    """Return True if a column whose values all differ looks like an id.
+
+    Texts look like ids if there are many, and if they are single words or the column is named like
+    an id. Whole numbers look like ids if the column is named like an id.
+
+    n_distinct: number of different values.
+    """
     named = _has_id_name(name)
     # Strings are ids if they are many, and single words or in a column named like an id.
     if column.kind == "text":

@@ -46,7 +46,10 @@ def _may_predict_labels(estimator: "Predictor") -> bool:
 
 
 class Predictor(ClosedForm):
-    """Base class of estimators whose projection has a `Readout` to predict targets."""
+    """Base class of estimators that can predict targets.
+
+    Their projections have a `Readout`, which computes predictions from the components.
+    """
 
     def predict(self, X: RowsLike) -> np.ndarray:
         """Return the predicted targets of rows X (rows, features).
@@ -437,7 +440,10 @@ class LinearClassifier(LabelScore, Predictor):
         return super()._parse_targets(accumulator, y, n_rows)
 
     def _coefficients(self) -> np.ndarray:
-        """Return the coefficients (classes, features) of all classes."""
+        """Return the coefficients of every class's score, (classes, features).
+
+        Two classes have two rows here, while `coef_` has only their difference.
+        """
         projection = self.linear_projection()
         return np.asarray((loadings_used_to_predict(projection) @ fitted_readout(projection).weights).T)
 

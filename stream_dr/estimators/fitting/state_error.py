@@ -356,7 +356,11 @@ def _check_features_and_encoding(this_model: ClosedForm, other_model: ClosedForm
 
 
 def _check_compatible_targets(training_moments: Moments, validation_moments: Moments) -> None:
-    """Raise InvalidTargets or InvalidParameter unless two states' targets match."""
+    """Raise an error unless the targets of two states can be compared.
+
+    InvalidTargets means that labels have different types. InvalidParameter means that the kinds of
+    targets differ, or the numbers of columns of numeric targets.
+    """
     check_label_type(training_moments.labels, validation_moments.labels)
     mine = training_moments.cross.shape[1]
     theirs = validation_moments.cross.shape[1]
