@@ -150,7 +150,7 @@ class FiguresQuery(Query):
     @field_validator("dimensions", mode="before")
     @classmethod
     def _digits_to_int(cls, value: object) -> object:
-        """Convert a text of digits to an int."""
+        """Return a text of digits as an int, and any other value unchanged."""
         # All values of a query are texts, but pydantic accepts only an int for Literal[2, 3].
         if isinstance(value, str) and value.isdigit():
             return int(value)
@@ -196,14 +196,14 @@ class Refine(BaseModel, extra="forbid", strict=True):
 
 
 class NewRelease(BaseModel, extra="forbid", strict=True):
-    """Body of POST /models/{name}/releases."""
+    """Body of POST /models/{name}/releases, which names a published version."""
 
     name: str = Field(description="name of the release, unique within the model", examples=["2026-12-01"])
     version: int | None = Field(None, ge=1, lt=2**63, description="number of a stored version; default: the newest")
 
 
 class Publish(BaseModel, extra="forbid", strict=True):
-    """Body of POST /models/{name}/publish."""
+    """Body of POST /models/{name}/publish, which may name a release."""
 
     release: str | None = Field(None, description="name of a release to publish; default: the model as it is now")
 
@@ -499,7 +499,7 @@ class Overview(BaseModel):
 
     @classmethod
     def from_running(cls, running: stream_dr.Running) -> Self:
-        """Return the overview of the current state."""
+        """Return the overview of the stream and the models as they are now."""
         directory = running.directory
         models = {name: ModelOverview(**_describe(model, running)) for name, model in directory.models.items()}
         return cls(position=directory.position, rows=directory.rows, models=models)
@@ -511,7 +511,7 @@ def _describe(model: stream_dr.Model, running: stream_dr.Running) -> JsonDict:
 
 
 class Health(BaseModel):
-    """Health of the process."""
+    """Response of /livez and /readyz: whether the service works."""
 
     status: Literal["alive", "ready"]
     detail: str | None = Field(None, description="models that have failed or cannot be published or snapshotted")

@@ -281,7 +281,10 @@ def describe_estimators() -> JsonDict:
 
 
 def _form_field_kind(type_hint: Any) -> JsonDict:
-    """Return the kind of a parameter's form field, and the choices of a Literal."""
+    """Return the kind of a parameter's form field, as {"kind": …}.
+
+    For a Literal, the dict also has "choices".
+    """
     if get_origin(type_hint) is Literal:
         return {"kind": "choice", "choices": list(get_args(type_hint))}
     # `plain` has the alternatives of a union such as `int | None`, without None.

@@ -609,7 +609,10 @@ class Client:
 
 
 def model_path(name: str) -> str:
-    """Return the path of a model's routes. Raises InvalidParameter."""
+    """Return the path of a model's routes, such as /models/lda.
+
+    Raises InvalidParameter if the name cannot be part of a path.
+    """
     return f"/models/{_quoted_url_segment('model', name)}"
 
 

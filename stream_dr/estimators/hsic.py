@@ -165,7 +165,12 @@ def _hsic_in_blocks(
 
 
 def _kernel_matrix(A: Rows, B: Rows, sigma: float | None) -> np.ndarray:
-    """Return kernel values (rows of A, rows of B), RBF of width sigma or linear."""
+    """Return the kernel value of each row of A and each row of B.
+
+    The result is (rows of A, rows of B).
+
+    sigma: width of the RBF kernel. None means the linear kernel.
+    """
     from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
     if sigma is None:

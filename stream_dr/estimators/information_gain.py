@@ -177,7 +177,10 @@ class InformationGain(MappedMethod[MomentState], AdditiveEstimator):
         return PresenceAccumulator(state)
 
     def solve_inner(self, state: MomentState) -> Columns:
-        """Return the features of largest information gain, best first."""
+        """Return the projection to the features of largest information gain.
+
+        The feature of largest gain comes first.
+        """
         scores = information_gain(state)
         best = np.argsort(-scores, kind="stable")[: self.n_components].astype(np.int64)
         return Columns(best, scores[best], state.n_features)

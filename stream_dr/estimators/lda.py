@@ -316,7 +316,7 @@ class LDA(LinearClassifier, TwoStage):
 
     @property
     def xbar_(self) -> np.ndarray:
-        """Point (features,) float64 that rows are centred on."""
+        """Point (features,) float64 that is subtracted from rows."""
         return self.mean_
 
     @property

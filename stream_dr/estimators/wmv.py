@@ -257,7 +257,10 @@ class WMV(Refinable):
         return vectors[:, :p], values[:p]
 
     def _with_unlabelled_class(self, m: Moments) -> Moments:
-        """Return moments in which unlabelled rows are one more class."""
+        """Return moments in which the rows without a label are one more class.
+
+        This class is the last one. If such rows were not learned, `m` is returned unchanged.
+        """
         # The weight of unlabelled rows is a difference, in which up to 1e-12 is rounding error.
         weight = m.weight - m.label_weights.sum()
         if self.unlabelled == "skip" or not weight > 1e-12 * m.weight:
@@ -309,5 +312,5 @@ class WMV(Refinable):
 
 
 def _is_pair_weight(pair: object) -> bool:
-    """True for a list or tuple (label, label, number)."""
+    """True if an entry of `pair_weights` is (label, label, number)."""
     return isinstance(pair, list | tuple) and len(pair) == 3 and is_finite_number(pair[2])

@@ -709,7 +709,10 @@ class AdditiveEstimator(Estimator):
 
 
 def _comparable_parameters(estimator: Estimator) -> JsonDict:
-    """Return an estimator's parameters, with all entries of its feature map."""
+    """Return an estimator's parameters by name, to compare two estimators.
+
+    The spec of the feature map has all its parameters here, also those that the user left out.
+    """
     parameters = estimator.get_params()
     if estimator.feature_map is not None:
         parameters["feature_map"] = spec_of_map(feature_map(estimator.feature_map))
@@ -745,11 +748,17 @@ class MappedMethod(Estimator, Generic[InnerState]):
 
     @abstractmethod
     def inner_accumulator(self, state: InnerState | None) -> Accumulator:
-        """Return an accumulator of mapped rows."""
+        """Return an accumulator that learns rows after the feature map.
+
+        state: state from which the accumulator continues. None means an empty accumulator.
+        """
 
     @abstractmethod
     def solve_inner(self, state: InnerState) -> Projection:
-        """Return the projection of mapped rows."""
+        """Return the projection of rows after the feature map.
+
+        state: state of the mapped rows, from which the projection is computed.
+        """
 
     @abstractmethod
     def inner_bytes(self, n_features: int, n_targets: int) -> int:

@@ -141,7 +141,7 @@ class Moments(NamedTuple):
 
     @property
     def label_order(self) -> list[int]:
-        """Indices of the labels, in the order of the sorted labels."""
+        """Indices in `labels` that bring the labels into sorted order."""
         return sorted(range(len(self.labels)), key=self.labels.__getitem__)
 
     @property

@@ -107,7 +107,10 @@ class Predictor(ClosedForm):
         return readout.decisions(scores)
 
     def _score_targets(self, X: RowsLike) -> tuple[Readout, np.ndarray]:
-        """Return the readout, and the scores (rows, k) of the k labels or targets."""
+        """Return the readout of the projection, and the scores it gives rows.
+
+        The readout computes the scores (rows, k) of k labels or targets from the components.
+        """
         projection = self.linear_projection()
         readout = fitted_readout(projection)
         return readout, self.project(projection.target_score_projection(), X)
