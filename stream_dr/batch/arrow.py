@@ -255,7 +255,10 @@ _PREFIXED_OR_RESERVED = re.compile(f"({FEATURE})*({'|'.join(RESERVED_NAMES)})")
 
 
 def column_of_feature(name: str) -> str:
-    """Return the name of the column that holds a feature."""
+    """Return the name of the Arrow column that has a feature's values.
+
+    It is the feature's name, with a prefix if the name is reserved, as `feature:weight`.
+    """
     if _PREFIXED_OR_RESERVED.fullmatch(name):
         return FEATURE + name
     return name
@@ -462,7 +465,10 @@ def arrow_feature_columns(block: Block) -> dict[str, pa.Array]:
 
 
 def _check_list_type(arrow_type: pa.DataType, column_name: str, hint: str) -> None:
-    """Raise SchemaMismatch unless a column has lists. Its message ends with `hint`."""
+    """Raise SchemaMismatch unless a column has lists.
+
+    hint: end of the error message.
+    """
     if not (pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type)):
         message = f"column {column_name} is {arrow_type}; it must be a list a row. {hint}"
         raise SchemaMismatch(message, column=column_name)

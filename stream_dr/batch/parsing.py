@@ -207,7 +207,7 @@ def _unwrap_container(y: Any) -> np.ndarray | list[Any]:
 
 
 def _has_missing_of_pandas(y: Any) -> bool:
-    """True if y has missing values of a pandas type."""
+    """True if y has a pandas extension type and has missing values."""
     # If pandas is not loaded, y cannot be of it. Loading it here would take time.
     pandas: Any = sys.modules.get("pandas")
     if pandas is None:
@@ -309,7 +309,10 @@ def _plain_item(item: Any) -> Any:
 
 
 def _is_float_table(rows: list[Any]) -> bool:
-    """True if all targets are vectors of floats or Decimals of one length, not 0."""
+    """True if all rows have vectors of floats or Decimals of one length.
+
+    The length must not be 0.
+    """
     if not all(isinstance(row, Sized) for row in rows):
         return False
     lengths = set(map(len, rows))

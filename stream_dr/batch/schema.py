@@ -265,7 +265,10 @@ class Schema(NamedTuple):
         return self._replace(layout="table", features=len(names), names=names, kinds=tuple(families.values()))
 
     def _add_targets(self, targets: Targets) -> "Schema":
-        """Return the schema with the kind and the labels of targets."""
+        """Return the schema after a batch with targets.
+
+        The kind of targets is set by the first such batch, and new labels are appended.
+        """
         if self.target_kind not in (None, targets.kind):
             raise TargetKindMismatch(
                 f"targets are of kind {targets.kind}; this stream was started with {self.target_kind}. "

@@ -574,7 +574,10 @@ class _RowsAtPositions:
 
 @dataclass
 class _ShardRows:
-    """Source that reads the batches of one task from shards."""
+    """Source that reads the batches of one task from shards.
+
+    A worker uses it for one pass of refine.
+    """
 
     task: Task
     context: _TaskContext

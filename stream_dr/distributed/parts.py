@@ -307,7 +307,10 @@ def representative_row(block: Block) -> Block:
 
 
 def read_batch(reference: Reference) -> Block:
-    """Return the batch that a reference to a shard names."""
+    """Return the rows of the batch that a reference names.
+
+    A reference names a shard and a batch in the shard.
+    """
     return _cached_shard(reference.uri, reference.sha256).read(reference.batch)
 
 

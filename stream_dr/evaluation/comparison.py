@@ -465,7 +465,10 @@ def _method_text(key: str, params: JsonDict) -> str:
 
 
 def _baselines(target_kind: str) -> list[_Method]:
-    """Return the three baselines for class or continuous targets."""
+    """Return the three baselines for targets of a kind.
+
+    target_kind: "class" (one label a row) or "continuous" (numbers).
+    """
     constant = _MEAN
     if target_kind == "class":
         constant = _MOST_FREQUENT

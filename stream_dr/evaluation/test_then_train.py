@@ -90,7 +90,7 @@ class ProbeSample(NamedTuple):
 
 
 class Probe(Protocol):
-    """Fitted classifier of projected rows."""
+    """Classifier that was fitted on a sample of projected rows."""
 
     def predict(self, Z: Rows) -> np.ndarray:
         """Predict the labels of projected rows Z (rows, components).
@@ -223,7 +223,7 @@ class LinearProbe:
         return predicted
 
     def _scale_columns(self, Z: Rows) -> Rows:
-        """Divide each coordinate of projected rows by its scale."""
+        """Divide each coordinate of projected rows by its standard deviation."""
         if sp.issparse(Z):
             return Z @ sp.diags(self._scale)
         return Z * self._scale

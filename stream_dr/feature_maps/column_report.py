@@ -223,7 +223,12 @@ def describe(rows: pa.RecordBatch | Iterable[pa.RecordBatch], spec: dict[str, An
 
 
 def _unknown_column_problems(table_map: Table, names: list[str]) -> list[str]:
-    """Return a message for each unknown column that a parameter names."""
+    """Return a message for each column that the table lacks.
+
+    These are columns that a parameter of the map names, such as `drop`.
+
+    names: names of the table's columns.
+    """
     # `asked` has the last parameter that names a column, so each column is reported once.
     asked = {}
     for option in ("one_hot", "hash", "drop", "keep", "as_"):
@@ -392,5 +397,5 @@ def _argument_texts_changing_encoding(column: TableColumn) -> tuple[str, ...]:
 
 
 def _as_json(value: object) -> str:
-    """Return a value as JSON, for the report's arguments."""
+    """Return a parameter's value as JSON, as a report shows it."""
     return json.dumps(value, ensure_ascii=False)

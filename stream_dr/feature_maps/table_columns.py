@@ -340,7 +340,10 @@ class TableColumn(NamedTuple):
 
     @property
     def is_encoded(self) -> bool:
-        """True if the column has a kind that is encoded."""
+        """True if the column is encoded as numeric columns.
+
+        It is not if it has had no value so far, or is skipped, as an id or a constant is.
+        """
         return self.kind not in ("", *LEFT_OUT)
 
 

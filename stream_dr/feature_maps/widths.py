@@ -260,7 +260,11 @@ def diagonal_only_reason(table_map: TableMap, columns: Sequence[TableColumn]) ->
 
 
 def _table_too_wide_message(max_width: int, max_by_column: dict[str, int]) -> str:
-    """Return the message that a table may be encoded in too many numeric columns."""
+    """Return the message that a table may need too many numeric columns.
+
+    max_width: largest possible number of numeric columns of the whole table.
+    max_by_column: largest possible number for each column of the table, by name.
+    """
     # Name the column of the table with the most numeric columns.
     name = max(max_by_column, key=max_by_column.__getitem__)
     return (

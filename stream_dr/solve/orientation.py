@@ -262,7 +262,10 @@ def _landmark_embedding(projection: Projection | None) -> Eigenmap | Barycentric
 
 
 def _mapped_column_names(projection: Projection) -> tuple[str, ...] | None:
-    """Return the column names of a projection's feature map, or None."""
+    """Return the names of the columns that a projection's feature map returns.
+
+    The result is None without a feature map, or if the map does not name its columns.
+    """
     if isinstance(projection, Mapped):
         return projection.feature_names
     return None

@@ -314,7 +314,10 @@ class _PartialScatterProduct:
         return self._out - np.outer(self._mean, self._total)
 
     def _add_sparse_rows(self, X: sp.csr_matrix, weights: np.ndarray | None) -> None:
-        """Add CSR rows (rows, features), with weights (rows,) or None."""
+        """Add CSR rows (rows, features) to the sums.
+
+        weights: (rows,), weight of each row. None means 1 for each row.
+        """
         w = weights
         if weights is None:
             w = np.ones(X.shape[0])
@@ -322,7 +325,10 @@ class _PartialScatterProduct:
         _multiply_sparse_rows(*rows, self._columns, self._shift, self._out, self._total)
 
     def _add_dense_rows(self, X: np.ndarray, weights: np.ndarray | None) -> None:
-        """Add dense rows (rows, features), with weights (rows,) or None."""
+        """Add dense rows (rows, features) to the sums.
+
+        weights: (rows,), weight of each row. None means 1 for each row.
+        """
         # Centre at most about CHUNK values at a time, to save memory.
         step = max(1, CHUNK // max(1, X.shape[1]))
         for start in range(0, X.shape[0], step):
