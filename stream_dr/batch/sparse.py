@@ -86,7 +86,9 @@ def rows_from_fields(values: np.ndarray, indices: np.ndarray | None, indptr: np.
 
     The matrix is CSR, or dense if `indices` and `indptr` are None.
 
-    values, indices, indptr: the arrays, as `stored_row_fields` returns them.
+    values: the rows, or the values of the CSR matrix.
+    indices: column indices of the CSR matrix. None if the rows are dense.
+    indptr: offsets of the rows of the CSR matrix. None if the rows are dense.
     n_columns: number of columns of a CSR matrix. Not used for dense rows.
     """
     if indices is None or indptr is None:

@@ -323,7 +323,7 @@ class Client:
             without a release, it goes on learning and publishes nothing else. None publishes the
             model as it is now.
 
-        Returns the model's status, as `model` does. Raises NotFitted, ModelFailed, UnknownRelease.
+        Returns the model's status. Raises NotFitted, ModelFailed, UnknownRelease.
         """
         return cast(ModelStatus, self._send_json("POST", f"{model_path(name)}/publish", {"release": release}))
 

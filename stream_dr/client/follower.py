@@ -79,7 +79,9 @@ class Follower:
         self._fetched = self._fetch(None)
 
     def transform(self, X: Any) -> ServedArray:
-        """Project rows X (rows, features), as `Client.transform` does.
+        """Project rows X (rows, features) in this process.
+
+        The result is a float64 array (rows, components), equal to that of `Client.transform`.
 
         Raises UnknownModel or UnknownRelease if the service says that it has none. Other failures
         of the service are ignored, and stored in `error`.
@@ -88,7 +90,9 @@ class Follower:
         return ServedArray.from_response(result.z, vars(result))
 
     def predict(self, X: Any) -> ServedArray:
-        """Predict the targets of rows X (rows, features), as `Client.predict` does.
+        """Predict the targets of rows X (rows, features) in this process.
+
+        The result is equal to that of `Client.predict`.
 
         Raises CannotPredict, and the errors of `transform`.
         """

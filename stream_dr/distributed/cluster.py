@@ -210,8 +210,8 @@ def gather_results(client: Client, futures: Sequence[Future]) -> list[Any]:
 def submit_checked(client: Client, function: Callable[..., Any], *arguments: Any, key: str | None = None) -> Future:
     """Start a function call on a worker.
 
-    Returns a Dask future of the function's result. The future raises ClusterError if the worker's
-    software versions differ from this process's.
+    Returns a Dask future, an object that receives the function's result later. The future raises
+    ClusterError if the worker's software versions differ from this process's.
 
     function: function to call.
     arguments: arguments of the function. Dask replaces a future by the future's result.

@@ -379,7 +379,8 @@ def correlations_of_projected_rows(directions: np.ndarray, multiply_by_scatter: 
     """Return the correlations (m, m) of rows projected onto m directions.
 
     directions: (features, m), directions onto which the rows are projected.
-    multiply_by_scatter: function that multiplies columns by the scatter of the centred rows.
+    multiply_by_scatter: function that multiplies m columns (features, m) by the centred rows'
+        scatter.
     """
     # Directions along which the rows do not vary have the correlation 0 with every direction.
     products = directions.T @ multiply_by_scatter(directions)
