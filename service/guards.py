@@ -123,7 +123,7 @@ def refuse_without_right(settings: Settings, headers: Headers, right: Right) -> 
 
 
 def may_write(settings: Settings, headers: Headers) -> bool:
-    """Return True if a request may write, by its headers."""
+    """Return True if a request's headers give it the right to write."""
     try:
         refuse_without_right(settings, headers, "write")
     except ServiceError:

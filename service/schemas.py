@@ -53,27 +53,27 @@ class Query(BaseModel, extra="forbid"):
 
 
 class LearnQuery(Query):
-    """Query of POST /partial_fit."""
+    """Query parameters of POST /partial_fit."""
 
     wait: Literal["applied"] | None = Field(None, description="respond after every model has published the batch")
     check: Flag = Field(False, description="check the batch without appending it")
 
 
 class UnlearnQuery(Query):
-    """Query of POST /unlearn."""
+    """Query parameters of POST /unlearn."""
 
     wait: Literal["applied"] | None = Field(None, description="respond after no model serves the rows any more")
 
 
 class TransformQuery(Query):
-    """Query of POST /transform and /predict."""
+    """Query parameters of POST /transform and /predict."""
 
     model: str | None = Field(None, description="name of the model; required if there are several", examples=["lda"])
     release: str | None = Field(None, description="name of a release of the model; default: what it has published last")
 
 
 class OneRowQuery(TransformQuery):
-    """Query of GET /transform.
+    """Query parameters of GET /transform, which projects one row.
 
     The row is passed as `x` if it is dense, or as `indices` and `values` if it is sparse.
     """
@@ -84,7 +84,7 @@ class OneRowQuery(TransformQuery):
 
 
 class VersionQuery(Query):
-    """Query of GET /models/{name}/projection."""
+    """Query parameters of GET /models/{name}/projection."""
 
     version: int | None = Field(None, ge=1, lt=2**63, description="number of a stored version; default: the newest")
     release: str | None = Field(None, description="name of a release, instead of a version")
@@ -92,14 +92,14 @@ class VersionQuery(Query):
 
     @model_validator(mode="after")
     def _refuse_two_projections(self) -> Self:
-        """Raise ValueError if the query names a version and something else."""
+        """Raise ValueError if a version is named together with release or form."""
         if self.version is not None and (self.release is not None or self.form == "release"):
             raise ValueError("a version has no release file; give either version, or release and form")
         return self
 
 
 class DeleteReleaseQuery(Query):
-    """Query of DELETE /models/{name}/releases/{release}."""
+    """Query parameters of DELETE /models/{name}/releases/{release}."""
 
     basis: Literal["reset"] | None = Field(
         None, description="reset: delete the release even if the basis of its model is turned to it"
@@ -135,7 +135,7 @@ class Rows(BaseModel):
 
 
 class FiguresQuery(Query):
-    """Query of GET /figures."""
+    """Query parameters of GET /figures."""
 
     model: str | None = Field(
         None,
@@ -150,7 +150,7 @@ class FiguresQuery(Query):
     @field_validator("dimensions", mode="before")
     @classmethod
     def _digits_to_int(cls, value: object) -> object:
-        """Convert a text of digits to an int."""
+        """Return a text of digits as an int, and any other value unchanged."""
         # All values of a query are texts, but pydantic accepts only an int for Literal[2, 3].
         if isinstance(value, str) and value.isdigit():
             return int(value)
@@ -196,14 +196,14 @@ class Refine(BaseModel, extra="forbid", strict=True):
 
 
 class NewRelease(BaseModel, extra="forbid", strict=True):
-    """Body of POST /models/{name}/releases."""
+    """Body of POST /models/{name}/releases, which names a published version."""
 
     name: str = Field(description="name of the release, unique within the model", examples=["2026-12-01"])
     version: int | None = Field(None, ge=1, lt=2**63, description="number of a stored version; default: the newest")
 
 
 class Publish(BaseModel, extra="forbid", strict=True):
-    """Body of POST /models/{name}/publish."""
+    """Body of POST /models/{name}/publish, which may name a release."""
 
     release: str | None = Field(None, description="name of a release to publish; default: the model as it is now")
 
@@ -272,7 +272,7 @@ class UnlearnedRelease(BaseModel):
 
 
 class Receipt(BaseModel):
-    """Receipt of a batch."""
+    """Response to a batch that was appended to the log, or only checked."""
 
     position: int | None = Field(description="position of the batch in the log, null if nothing was appended")
     rows: int = Field(description="number of rows")
@@ -324,7 +324,7 @@ class Predicted(Answer):
 
 
 class Failure(BaseModel):
-    """Failure of a model."""
+    """Error that stopped a model from learning or publishing."""
 
     position: int = Field(description="position of the event that the model could not apply, or could not solve after")
     code: str = Field(description="stable code of the error")
@@ -355,7 +355,7 @@ class Scores(BaseModel):
 
 
 class ModelState(BaseModel):
-    """State of a model."""
+    """State, progress and scores of a model."""
 
     name: str = Field(description="name of the model")
     estimator: str = Field(description="key of its estimator")
@@ -405,7 +405,7 @@ class Models(BaseModel):
 
 
 class ReleaseState(BaseModel):
-    """Release of a model."""
+    """Published version of a model under a name, under which it stays."""
 
     model: str = Field(description="name of the model")
     name: str = Field(description="name of the release")
@@ -499,7 +499,7 @@ class Overview(BaseModel):
 
     @classmethod
     def from_running(cls, running: stream_dr.Running) -> Self:
-        """Return the overview of the current state."""
+        """Return the overview of the stream and the models as they are now."""
         directory = running.directory
         models = {name: ModelOverview(**_describe(model, running)) for name, model in directory.models.items()}
         return cls(position=directory.position, rows=directory.rows, models=models)
@@ -511,7 +511,7 @@ def _describe(model: stream_dr.Model, running: stream_dr.Running) -> JsonDict:
 
 
 class Health(BaseModel):
-    """Health of the process."""
+    """Response of /livez and /readyz: whether the service works."""
 
     status: Literal["alive", "ready"]
     detail: str | None = Field(None, description="models that have failed or cannot be published or snapshotted")

@@ -185,7 +185,7 @@ class _EngineCollector(Collector):
             yield family
 
     def _model_values(self, model: stream_dr.Model) -> JsonDict:
-        """Return a model's description with the values of its metrics."""
+        """Return a model's description, from which its metrics are read."""
         values = model.describe(self.directory.position)
         scores = self.running.scores(model)
         values |= scores

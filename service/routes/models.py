@@ -146,7 +146,10 @@ def projection(
 
 
 def _respond_with_release(request: Request, release: stream_dr.Release) -> Response:
-    """Return the bytes of a release's file, or status 304 if the client has them."""
+    """Return a response with the bytes of a release's file.
+
+    The status is 304, without bytes, if the request's ETag says that the client has this file.
+    """
     published = release.published
     # The time tells apart models of two directories that are served at the same address.
     identity = (release.model_id, published.version, published.timestamp, published.release, "release")

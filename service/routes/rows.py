@@ -145,14 +145,17 @@ class RowsResult(Protocol):
     """Result of a query: projected rows or predicted targets."""
 
     def to_json(self) -> JsonDict:
-        """Return the content of a JSON response."""
+        """Return the result as a JSON object, for the response's body."""
 
     def to_arrow(self) -> bytes:
-        """Return the content of a response as an Arrow stream."""
+        """Return the result as an Arrow stream, for the response's body."""
 
 
 def _rows_route_arguments(response_schema: type[BaseModel]) -> JsonDict:
-    """Return FastAPI's arguments for a route that receives many rows."""
+    """Return FastAPI's arguments for a route that receives many rows.
+
+    response_schema: schema of the route's JSON response.
+    """
     arrow = {ARROW_STREAM: schemas.binary_body_schema("an Arrow stream")}
     responses: schemas.ResponsesByStatus = {200: {"model": response_schema, "content": arrow}}
     responses |= schemas.BODY_PROBLEMS | schemas.MODEL_PROBLEMS | schemas.problems(406)

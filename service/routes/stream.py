@@ -113,7 +113,10 @@ def readyz(shared: Service) -> schemas.Health:
 
 
 def _check_ready(shared: AppState) -> JsonDict:
-    """Return the engine's health, or raise an error if the service is not ready."""
+    """Return the engine's health as a dict.
+
+    Raises an error, which says the reason, if the service is not ready.
+    """
     if shared.stopping.is_set():
         raise ServiceError("not_ready", "The service is stopping.")
 
@@ -278,7 +281,10 @@ def describe_estimators() -> JsonDict:
 
 
 def _form_field_kind(type_hint: Any) -> JsonDict:
-    """Return the kind of a parameter's form field, and the choices of a Literal."""
+    """Return the kind of a parameter's form field, as {"kind": …}.
+
+    For a Literal, the dict also has "choices".
+    """
     if get_origin(type_hint) is Literal:
         return {"kind": "choice", "choices": list(get_args(type_hint))}
     # `plain` has the alternatives of a union such as `int | None`, without None.

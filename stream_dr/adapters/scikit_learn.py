@@ -32,11 +32,13 @@ SKLEARN_KERNELS = {"linear": "linear", "rbf": "rbf", "polynomial": "polynomial",
 
 
 class _MapStep(NamedTuple):
-    """scikit-learn's equal of a feature map.
+    """scikit-learn's transformer that is equal to a feature map.
 
-    step: fitted transformer.
-    factors: (columns,), number by which each of its columns is multiplied in our map.
-    columns: (columns,), index of each of its columns in our map.
+    The two return the same columns in different order, up to a factor.
+
+    step: the fitted transformer of scikit-learn.
+    factors: (columns,). Column i of `step` times factors[i] is a column of the feature map.
+    columns: (columns,), index of this column among the feature map's columns.
     """
 
     step: Any
@@ -47,10 +49,10 @@ class _MapStep(NamedTuple):
 def to_sklearn(model: Estimator | Projection | Release | str | Path) -> Any:
     """Return a learned projection as scikit-learn's own fitted estimator.
 
-    - LDA becomes a LinearDiscriminantAnalysis. `transform`, `predict`, `decision_function` and
-      `predict_proba` give what ours do. So does ClassMeans.
-    - PCA becomes a PCA, whose `inverse_transform` is right, too. With standardize=True or a steady
-      basis its components are not orthonormal, and it becomes the next.
+    - LDA and ClassMeans become a LinearDiscriminantAnalysis. `transform`, `predict`,
+      `decision_function` and `predict_proba` return what the estimator itself returns.
+    - PCA becomes scikit-learn's PCA. `inverse_transform` is right, too. With standardize=True or a
+      steady basis its components are not orthonormal, and it becomes the next.
     - Any other linear projection becomes a TruncatedSVD, behind a StandardScaler that subtracts the
       mean if there is one. Only `transform` is meant to be used: `inverse_transform` is right only
       if the components are orthonormal, and targets are not predicted.
@@ -59,8 +61,8 @@ def to_sklearn(model: Estimator | Projection | Release | str | Path) -> Any:
 
     LinearDiscriminantAnalysis and StandardScaler take dense rows. `transform` differs by rounding
     errors. Those of kernels are larger for rows far from 0, because scikit-learn computes distances
-    from products. Other attributes, such as explained variances, are not
-    set. The names of named columns become `feature_names_in_`.
+    from products. Other attributes, such as explained variances, are not set. The names of named
+    columns become `feature_names_in_`.
 
     model: a fitted estimator, a projection, a release, or the path of a release's file.
 
@@ -95,8 +97,9 @@ def to_sklearn(model: Estimator | Projection | Release | str | Path) -> Any:
 def write_export(release: Release, file_format: str, path: Path) -> None:
     """Write a release as a file that needs no stream_dr.
 
-    file_format: one of EXPORT_FORMATS. "sklearn" is a pickle of what `to_sklearn` returns, and "onnx"
-        the same as ONNX in float64. "npz" has `mean`, `components` and `eigenvalues`.
+    file_format: one of EXPORT_FORMATS. "sklearn" is a pickle of the estimator that `to_sklearn`
+        returns. "onnx" is this estimator as ONNX, for rows of float64. "npz" has the
+        arrays `mean`, `components` and `eigenvalues`.
 
     Raises InvalidParameter if there is no such file, or if a package is missing.
     """
@@ -119,7 +122,7 @@ def write_export(release: Release, file_format: str, path: Path) -> None:
 
 
 def _onnx_bytes(estimator: Any) -> bytes:
-    """Return one of scikit-learn's estimators as ONNX, for rows of float64."""
+    """Return a fitted estimator of scikit-learn as an ONNX file's bytes."""
     try:
         from skl2onnx import to_onnx
         from skl2onnx.common.data_types import DoubleTensorType
@@ -131,7 +134,13 @@ def _onnx_bytes(estimator: Any) -> bytes:
 
 
 def _learned_parts(model: Any) -> tuple[Projection, str, Mapping[str, Any], tuple[str, ...] | None]:
-    """Return a model's projection, the key and parameters of its method, and its columns' names."""
+    """Return a model's projection, method and column names.
+
+    Returns four values: the projection, the registry key of the estimator ("" if not known), the
+    estimator's parameters, and the names of the columns (None if they have no names).
+
+    model: fitted estimator, projection, release, or path of a release's file.
+    """
     if isinstance(model, str | Path):
         model = read_release(Path(model))
     if isinstance(model, Release):
@@ -148,9 +157,10 @@ def _learned_parts(model: Any) -> tuple[Projection, str, Mapping[str, Any], tupl
 
 
 def _linear_steps(linear: Linear, key: str, params: Mapping[str, Any]) -> list[Any]:
-    """Return the fitted steps of a linear projection.
+    """Return scikit-learn's fitted transformers that apply a linear projection.
 
-    key, params: key and parameters of the method, "" if they are not known.
+    key: registry key of the estimator, such as "pca". "" if it is not known.
+    params: parameters of the estimator. Empty if they are not known.
     """
     from sklearn.decomposition import PCA, TruncatedSVD
     from sklearn.preprocessing import StandardScaler
@@ -218,7 +228,10 @@ def _discriminant_analysis(linear: Linear) -> Any:
 
 
 def _map_step(projection: Mapped) -> _MapStep:
-    """Return scikit-learn's equal of a projection's feature map. Raises InvalidParameter."""
+    """Return scikit-learn's equal of a projection's feature map.
+
+    Raises InvalidParameter if scikit-learn has no equal.
+    """
     mapping = feature_map(projection.feature_map)
     if isinstance(mapping, Nystroem) and projection.landmarks is not None and mapping.kernel in SKLEARN_KERNELS:
         return _nystroem_step(mapping, projection.landmarks)
@@ -262,7 +275,11 @@ def _polynomial_step(mapping: Polynomial, n_features: int) -> _MapStep:
 
 
 def _before_factors(linear: Linear, mapped: _MapStep) -> Linear:
-    """Return the projection for the columns of scikit-learn's equal of the map."""
+    """Return a projection that applies to the columns of `mapped.step`.
+
+    linear: projection that applies to the columns of the feature map.
+    mapped: scikit-learn's transformer in place of the feature map.
+    """
     factors = mapped.factors[:, None]
     readout = linear.readout
     if readout is not None and readout.rest is not None:

@@ -196,7 +196,10 @@ def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
 
 
 def _present(column: pa.Array) -> np.ndarray | None:
-    """Return a mask (rows,) that is False for nulls, or None without nulls."""
+    """Return a mask (rows,), True for rows whose value is not null.
+
+    The result is None if the column has no null.
+    """
     if not column.null_count:
         return None
     return column.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
@@ -252,7 +255,10 @@ _PREFIXED_OR_RESERVED = re.compile(f"({FEATURE})*({'|'.join(RESERVED_NAMES)})")
 
 
 def column_of_feature(name: str) -> str:
-    """Return the name of the column that holds a feature."""
+    """Return the name of the Arrow column that has a feature's values.
+
+    It is the feature's name, with a prefix if the name is reserved, as `feature:weight`.
+    """
     if _PREFIXED_OR_RESERVED.fullmatch(name):
         return FEATURE + name
     return name
@@ -459,7 +465,10 @@ def arrow_feature_columns(block: Block) -> dict[str, pa.Array]:
 
 
 def _check_list_type(arrow_type: pa.DataType, column_name: str, hint: str) -> None:
-    """Raise SchemaMismatch unless a column has lists. Its message ends with `hint`."""
+    """Raise SchemaMismatch unless a column has lists.
+
+    hint: end of the error message.
+    """
     if not (pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type)):
         message = f"column {column_name} is {arrow_type}; it must be a list a row. {hint}"
         raise SchemaMismatch(message, column=column_name)
@@ -796,7 +805,7 @@ def _read_id_column(batch: pa.RecordBatch) -> Ids | None:
 
 
 def declared_categories(file: pq.ParquetFile) -> set[str]:
-    """Return the names of columns that were dictionaries in Arrow."""
+    """Return the names of a file's columns that were written dictionary-encoded."""
     encoded = (file.metadata.metadata or {}).get(b"ARROW:schema")
     if encoded is None:
         return set()
@@ -806,7 +815,7 @@ def declared_categories(file: pq.ParquetFile) -> set[str]:
 
 
 def encode_categories(batch: pa.RecordBatch, names: Iterable[str]) -> pa.RecordBatch:
-    """Return a batch with the named columns as dictionaries."""
+    """Return a batch whose named columns are dictionary-encoded."""
     for name in names:
         index = batch.schema.get_field_index(name)
         column = batch.column(name).dictionary_encode()

@@ -182,7 +182,12 @@ class FlatbufferTable:
         return reference_offset + int(struct.unpack_from("<I", self._buffer, reference_offset)[0])
 
     def _vector_place(self, field_index: int) -> tuple[int, int]:
-        """Return offset and number of the elements of a vector, 0 and 0 if it is absent."""
+        """Return the offset and the number of elements of a vector.
+
+        Both are 0 if the field is absent.
+
+        field_index: index of the field that has the vector.
+        """
         at = self._field(field_index)
         if not at:
             return 0, 0
@@ -411,9 +416,9 @@ class _MessageChecker:
         self._dictionaries: dict[int, int] = {}
 
     def check_message(self, message: Message) -> None:
-        """Check the next message, and count what all messages so far hold.
+        """Check the next message, and count its bytes and values.
 
-        Messages, bytes and values are counted, and compared with the limits of a body.
+        The counts of all messages so far are compared with the limits of the stream.
 
         Raises MalformedInput, SchemaMismatch or LimitExceeded.
         """
@@ -458,7 +463,10 @@ class _MessageChecker:
         self._enforce_limit(self._values, 2 * self._buffer_bytes + MAX_EXTRA_VALUES, small)
 
     def check_schema(self, schema_table: FlatbufferTable) -> None:
-        """Check the byte order, metadata and fields of a schema."""
+        """Check the byte order, metadata and fields of a schema.
+
+        schema_table: metadata of the schema message. A field is a column.
+        """
         # Fields of the table Schema in Arrow's Schema.fbs: 0 is the byte order, 1 the fields (the
         # columns), 2 the metadata.
         if schema_table.number_or_zero(0, "<h") != _NATIVE:
@@ -594,7 +602,11 @@ class _MessageChecker:
         return max(total, 4 * values)
 
     def _enforce_limit(self, count: int, limit: int | None, counted_noun: str) -> None:
-        """Raise LimitExceeded if a count exceeds a limit, unless limits are disabled."""
+        """Raise LimitExceeded if a count exceeds a limit.
+
+        limit: the limit. None means no limit. Nothing is raised if the checker has no limits.
+        counted_noun: word for the counted things in the error message.
+        """
         # Without a limit on bytes (`_max_bytes` is None), no other limit applies.
         if self._max_bytes is not None and limit is not None and count > limit:
             raise LimitExceeded(f"the batch holds more than {limit} {counted_noun}.", limit=limit)

@@ -207,7 +207,7 @@ def _unwrap_container(y: Any) -> np.ndarray | list[Any]:
 
 
 def _has_missing_of_pandas(y: Any) -> bool:
-    """True if y has missing values of a pandas type."""
+    """True if y has a pandas extension type and has missing values."""
     # If pandas is not loaded, y cannot be of it. Loading it here would take time.
     pandas: Any = sys.modules.get("pandas")
     if pandas is None:
@@ -225,7 +225,11 @@ def _has_missing_of_pandas(y: Any) -> bool:
 
 
 def _targets_of_items(items: list[Any], allowed_kinds: Sequence[str], settled_kind: str | None) -> Targets:
-    """Return the Targets of a list with one item for each row."""
+    """Return the Targets of a list with one item for each row.
+
+    allowed_kinds: kinds that the estimator can learn.
+    settled_kind: kind that the caller or an earlier batch has decided, or None.
+    """
     # Integers of Python stay as they are, because numpy would make floats of large ones.
     types = set(map(type, items))
     if types <= {int}:
@@ -244,7 +248,11 @@ def _targets_of_items(items: list[Any], allowed_kinds: Sequence[str], settled_ki
 
 
 def _targets_of_objects(items: list[Any], allowed_kinds: Sequence[str], settled_kind: str | None) -> Targets:
-    """Return the Targets of a list of any Python objects, with one for each row."""
+    """Return the Targets of a list with any Python object for each row.
+
+    allowed_kinds: kinds that the estimator can learn.
+    settled_kind: kind that the caller or an earlier batch has decided, or None.
+    """
     # For plain labels, no item needs a closer look.
     types = set(map(type, items))
     if types <= {str, int, bool, type(None)}:
@@ -263,7 +271,11 @@ def _targets_of_objects(items: list[Any], allowed_kinds: Sequence[str], settled_
 
 
 def _targets_of_collections(rows: list[Any], allowed_kinds: Sequence[str], settled_kind: str | None) -> Targets:
-    """Return the Targets of lists of labels or of numbers, one list for each row."""
+    """Return the Targets of rows with a list of labels or numbers each.
+
+    allowed_kinds: kinds that the estimator can learn.
+    settled_kind: kind that the caller or an earlier batch has decided, or None.
+    """
     # Vectors of floats are measurements. Integers and texts are labels, unless the kind says else.
     are_measurements = settled_kind == "continuous" or _is_float_table(rows)
     if not are_measurements:
@@ -281,7 +293,11 @@ def _targets_of_collections(rows: list[Any], allowed_kinds: Sequence[str], settl
 
 
 def _plain_item(item: Any) -> Any:
-    """Return None for a missing item, the value of an array without dimensions, or the item itself."""
+    """Return a target in the form that the parser reads.
+
+    A missing item becomes None, and an array without dimensions becomes its value. Any other item
+    is returned unchanged.
+    """
     if isinstance(item, np.ndarray) and item.ndim == 0:
         item = item.item()
     # NA and NaT are recognised by their class names, since pandas is optional.
@@ -293,7 +309,10 @@ def _plain_item(item: Any) -> Any:
 
 
 def _is_float_table(rows: list[Any]) -> bool:
-    """True if all targets are vectors of floats or Decimals of one length, not 0."""
+    """True if all rows have vectors of floats or Decimals of one length.
+
+    The length must not be 0.
+    """
     if not all(isinstance(row, Sized) for row in rows):
         return False
     lengths = set(map(len, rows))
@@ -368,7 +387,11 @@ def _targets_of_floats(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind
 
 
 def _targets_of_labels(labels: np.ndarray | list[Any], settled_kind: str | None) -> Targets:
-    """Return the Targets of one label for each row, or of whole numbers."""
+    """Return the Targets of one label for each row, or of whole numbers.
+
+    settled_kind: kind that the caller or an earlier batch has decided, or None. If it is
+        "continuous", all items are measurements. If it is "multilabel", an error is raised.
+    """
     # If the kind is "continuous", `labels` are whole numbers or objects, and None is a row without
     # a target. "biu" are numpy's kinds of bools and integers.
     if settled_kind == "continuous":
@@ -388,7 +411,11 @@ def _targets_of_labels(labels: np.ndarray | list[Any], settled_kind: str | None)
 
 
 def _refuse_text_for_numbers(items: list[Any], settled_kind: str | None) -> None:
-    """Raise TargetKindMismatch if there is text where numbers are needed."""
+    """Raise TargetKindMismatch if there is text where numbers are needed.
+
+    items: target of each row.
+    settled_kind: kind that the caller or an earlier batch has decided, or None.
+    """
     first = next((v for v in items if isinstance(v, str | bytes)), None)
     if settled_kind == "continuous" and first is not None:
         raise TargetKindMismatch(

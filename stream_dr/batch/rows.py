@@ -42,7 +42,7 @@ class ArrowArray(Protocol):
 
 @runtime_checkable
 class ArrowScanner(Protocol):
-    """Arrow data set or scanner."""
+    """Arrow data set or scanner, which reads its rows in batches."""
 
     def to_batches(self) -> Iterable[object]:
         """Return the record batches, one after the other."""
@@ -185,7 +185,7 @@ def is_pandas(X: object) -> bool:
 def is_dask(X: object, modules: str | tuple[str, ...] = ("dask.array", "dask.dataframe")) -> bool:
     """True if X is a Dask array or dataframe.
 
-    modules: modules that may have the type of X.
+    modules: names of modules, one of which must define the type of X.
     """
     return type(X).__module__.startswith(modules)
 

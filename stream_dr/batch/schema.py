@@ -75,7 +75,11 @@ class Schema(NamedTuple):
 
     @property
     def families(self) -> dict[str, str]:
-        """Kind of each column of a table, by name. Empty for other streams."""
+        """Kind of each column by name, if the stream is a table.
+
+        A kind is "number", "date" or "text", or "" before the column has a value. The dict is empty
+        for other streams.
+        """
         if self.names is None or self.kinds is None:
             return {}
         return dict(zip(self.names, self.kinds, strict=True))
@@ -184,7 +188,10 @@ class Schema(NamedTuple):
                 )
 
     def _add_columns(self, block: Block) -> "Schema":
-        """Return the schema with the layout and width of numeric rows."""
+        """Return the schema after a batch of numeric rows.
+
+        The layout (dense, named or sparse) and the number of columns are updated.
+        """
         layout = "dense"
         if block.sparse:
             layout = "sparse"
@@ -258,7 +265,10 @@ class Schema(NamedTuple):
         return self._replace(layout="table", features=len(names), names=names, kinds=tuple(families.values()))
 
     def _add_targets(self, targets: Targets) -> "Schema":
-        """Return the schema with the kind and the labels of targets."""
+        """Return the schema after a batch with targets.
+
+        The kind of targets is set by the first such batch, and new labels are appended.
+        """
         if self.target_kind not in (None, targets.kind):
             raise TargetKindMismatch(
                 f"targets are of kind {targets.kind}; this stream was started with {self.target_kind}. "

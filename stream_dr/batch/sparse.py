@@ -86,7 +86,9 @@ def rows_from_fields(values: np.ndarray, indices: np.ndarray | None, indptr: np.
 
     The matrix is CSR, or dense if `indices` and `indptr` are None.
 
-    values, indices, indptr: the arrays, as `stored_row_fields` returns them.
+    values: the rows, or the values of the CSR matrix.
+    indices: column indices of the CSR matrix. None if the rows are dense.
+    indptr: offsets of the rows of the CSR matrix. None if the rows are dense.
     n_columns: number of columns of a CSR matrix. Not used for dense rows.
     """
     if indices is None or indptr is None:
@@ -181,7 +183,11 @@ def _convert_to_csr(X: Any) -> "sp.csr_matrix":
 
 
 def _refuse_outside_coo(indices: np.ndarray, limit: int, axis_word: str) -> None:
-    """Raise InvalidIndex for a row or column of an entry below 0 or from `limit` on."""
+    """Raise InvalidIndex for an index below 0, or not below `limit`.
+
+    indices: (entries,), row index or column index of each entry.
+    axis_word: word for the axis, in the error message.
+    """
     outside = indices[(indices < 0) | (indices >= limit)]
     if len(outside):
         raise InvalidIndex(f"an entry has the {axis_word} {outside[0]}; it must be from 0 to {limit - 1}.")
@@ -228,6 +234,7 @@ def has_canonical_indices(X: Any, shape: tuple[int, int], row_word: str) -> bool
 def _refuse_outside(indices: np.ndarray, indptr: np.ndarray, limit: int, row_word: str) -> None:
     """Raise InvalidIndex for an index that is below 0, or not below `limit`.
 
+    indices, indptr: row i has the indices indices[indptr[i]:indptr[i + 1]].
     row_word: word for a row in the error message.
     """
     # Return if all indices are valid. For single rows, a ufunc's `reduce` is faster than the

@@ -178,7 +178,10 @@ def column_kind(arrow_type: pa.DataType) -> str:
 
 
 def family_of_kind(kind: str) -> str:
-    """Return the family of a kind of columns: "number", "date" or "text"."""
+    """Return the family of a column's kind: "number", "date" or "text".
+
+    Values of one family can be compared. For example, dates and times are one family.
+    """
     return _FAMILIES.get(kind, "number")
 
 
@@ -483,7 +486,10 @@ def value_as_text(kind: str, value: float) -> str:
 
 
 def _parse_number_or_boolean(text: str) -> float:
-    """Return the number of a text, 1 for "true" and 0 for "false", or raise ValueError."""
+    """Return the number of a text, 1 for "true" and 0 for "false".
+
+    Raises ValueError for any other text.
+    """
     truth = {"true": 1.0, "false": 0.0}.get(text.strip().lower())
     if truth is not None:
         return truth

@@ -217,9 +217,9 @@ def check_float_labels_exact(numbers: np.ndarray) -> None:
 
 
 def _whole_numbers(column: pa.Array, labels: Any) -> pa.Array:
-    """Return whole floats as integers.
+    """Return a column of labels, with whole floats as integers.
 
-    labels: the labels before they became a column.
+    labels: the caller's labels, from which the column was made, for the error message.
     """
     numbers = column.drop_null().to_numpy(zero_copy_only=False)
     # Arrow reads a bool after a float as a number.
@@ -554,7 +554,10 @@ def drop_rows_without_target(block: Block) -> tuple[Block, int]:
 
 
 def _row_labels(labels: Any, row_number: int) -> Any:
-    """Return the labels of one row as a collection, or None. A single label is an error."""
+    """Return the labels of one row as a collection.
+
+    The result is None for a row without a target. Raises TargetKindMismatch for a single label.
+    """
     if labels is None or isinstance(labels, list | tuple | set | frozenset):
         return labels
     if isinstance(labels, np.ndarray):

@@ -323,7 +323,7 @@ class Client:
             without a release, it goes on learning and publishes nothing else. None publishes the
             model as it is now.
 
-        Returns the model's status, as `model` does. Raises NotFitted, ModelFailed, UnknownRelease.
+        Returns the model's status. Raises NotFitted, ModelFailed, UnknownRelease.
         """
         return cast(ModelStatus, self._send_json("POST", f"{model_path(name)}/publish", {"release": release}))
 
@@ -341,7 +341,10 @@ class Client:
         return self._send_json("POST", f"{model_path(model)}/releases", content)
 
     def releases(self, model: str) -> list[JsonDict]:
-        """Return the releases of a model, oldest first, as `create_release` does. Raises UnknownModel."""
+        """Return the releases of a model, oldest first.
+
+        Each release is a dict with the keys that `create_release` lists. Raises UnknownModel.
+        """
         return list(self._get_json(f"{model_path(model)}/releases")["releases"])
 
     def delete_release(self, model: str, name: str, reset_basis: bool = False) -> None:
@@ -606,7 +609,10 @@ class Client:
 
 
 def model_path(name: str) -> str:
-    """Return the path of a model's routes. Raises InvalidParameter."""
+    """Return the path of a model's routes, such as /models/lda.
+
+    Raises InvalidParameter if the name cannot be part of a path.
+    """
     return f"/models/{_quoted_url_segment('model', name)}"
 
 

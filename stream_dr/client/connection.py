@@ -27,7 +27,7 @@ class Connection:
     Parameters
     ----------
     url, token, timeout, retries
-        Parameters of `Client`.
+        Address, bearer token, seconds to wait and number of further attempts, as in `Client`.
     """
 
     def __init__(self, url: str, token: str | None, timeout: float, retries: int) -> None:
@@ -52,8 +52,8 @@ class Connection:
         path: path of the URL.
         request: further arguments of `httpx.Client.request`.
 
-        Raises the error that the response describes, as `error_from_response` returns it. Raises
-        RemoteError if the service does not answer.
+        Raises the error of stream_dr that an error response describes. Raises RemoteError
+        if the service does not answer.
         """
         for attempt in range(self._retries + 1):
             last = attempt == self._retries
@@ -162,7 +162,10 @@ def checked_header(value_name: str, value: str) -> str:
 
 
 def _random_pause_seconds(attempt: int) -> float:
-    """Return the pause before a retry. The first attempt has number 0."""
+    """Return the seconds to wait before the next attempt, partly random.
+
+    attempt: number of the attempt that failed. The first attempt has number 0.
+    """
     seconds = min(5.0, 0.1 * 2.0**attempt)
     # The pause is random, so that many clients do not retry at the same moment.
     return seconds * random.uniform(0.5, 1.0)

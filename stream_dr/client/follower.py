@@ -37,23 +37,23 @@ GONE = (errors.UnknownModel, errors.UnknownRelease)
 
 
 class _Fetched(NamedTuple):
-    """A release, and the tag by which the service recognises it."""
+    """Projection that the service has sent, and the ETag of its file."""
 
     release: Release
     etag: str
 
 
 class Follower:
-    """Projection of a service, kept in this process. Made by `follow`.
+    """Copy of a model's projection, which asks a service for new versions.
 
-    Threads may share a follower.
+    `follow` creates it. Threads may share a follower.
 
     Parameters
     ----------
     new_connection : callable
-        Returns a new connection to the service.
+        Function without arguments that returns a new Connection to the service.
     path, query : str, dict
-        Address of the release's file.
+        Path and query of the URL of the projection's file.
     seconds : float
         Least time between two requests to the service.
 
@@ -79,7 +79,9 @@ class Follower:
         self._fetched = self._fetch(None)
 
     def transform(self, X: Any) -> ServedArray:
-        """Project rows X (rows, features), as `Client.transform` does.
+        """Project rows X (rows, features) in this process.
+
+        The result is a float64 array (rows, components), equal to that of `Client.transform`.
 
         Raises UnknownModel or UnknownRelease if the service says that it has none. Other failures
         of the service are ignored, and stored in `error`.
@@ -88,7 +90,9 @@ class Follower:
         return ServedArray.from_response(result.z, vars(result))
 
     def predict(self, X: Any) -> ServedArray:
-        """Predict the targets of rows X (rows, features), as `Client.predict` does.
+        """Predict the targets of rows X (rows, features) in this process.
+
+        The result is equal to that of `Client.predict`.
 
         Raises CannotPredict, and the errors of `transform`.
         """
@@ -97,11 +101,14 @@ class Follower:
 
     @property
     def age(self) -> float:
-        """Seconds since the service has last said that the projection is the newest."""
+        """Seconds since the service last confirmed that the copy is the newest."""
         return time.monotonic() - self._confirmed_at
 
     def _apply(self, function: Callable[[Release, Block], T], X: Any) -> T:
-        """Apply the current release to rows X, as the service would read and multiply them."""
+        """Return the result of `function` for the current release and rows X.
+
+        The rows are encoded and parsed as in a request to the service, so the result is the same.
+        """
         rows, names = sendable_rows(X)
         release = self._current()
         body = arrow_stream_bytes(Block(rows, names=names))
@@ -111,7 +118,10 @@ class Follower:
             return function(release, block)
 
     def _current(self) -> Release:
-        """Return the release, after asking the service for a newer one if it is time."""
+        """Return the newest projection, as a Release.
+
+        The service is asked for a newer one if `seconds` have passed since the last request.
+        """
         is_due = time.monotonic() - self._asked_at >= self._seconds
         # While another thread asks, go on with the release that is there.
         if is_due and self._lock.acquire(blocking=False):
@@ -127,7 +137,10 @@ class Follower:
         return self._fetched.release
 
     def _fetch(self, known: _Fetched | None) -> _Fetched:
-        """Return the service's release, or `known` if it is still the newest."""
+        """Return the service's projection, or `known` if it is still the newest.
+
+        known: the projection fetched last, or None if there is none.
+        """
         self._asked_at = time.monotonic()
         headers = {} if known is None else {"If-None-Match": known.etag}
         with closing(self._new_connection()) as service:
@@ -146,8 +159,9 @@ def follow(
     """Return a copy of a model's projection that answers in this process.
 
     The copy has the methods `transform` and `predict`, whose results equal those of the service bit
-    for bit on the same kind of machine. It takes a new version of the projection as a whole. While
-    the service is away, it keeps the last one, and `age` says how old it is.
+    for bit on the same kind of machine. If the service has a new version of the
+    projection, the copy is replaced by it. If the service does not answer, the copy stays in use,
+    and its attribute `age` is the number of seconds since the service last confirmed it.
 
     Parameters
     ----------

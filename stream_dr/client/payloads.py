@@ -252,7 +252,13 @@ def sendable_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
 
 
 def prediction_array(response: JsonDict) -> np.ndarray:
-    """Return the predicted targets in a response as an array, as `Client.predict` describes it."""
+    """Return the predicted targets in a response as an array.
+
+    The array has one entry or row for each predicted row: a label, a list of labels, a number, or k
+    numbers.
+
+    response: JSON object of the service's response.
+    """
     predicted = response["predicted"]
     # Without classes, the targets are numbers.
     if not response["classes"]:

@@ -424,7 +424,13 @@ def replay(
 
 
 def _plan_runner(scheduler: str | None, workers: int | None) -> "PlanRunner | None":
-    """Return the function that runs tasks on a cluster or in threads."""
+    """Return the function that runs tasks on a cluster or in threads.
+
+    The result is None if neither is asked for. Batches are then learned one after the other.
+
+    scheduler: address of a Dask scheduler, or None.
+    workers: number of threads, or None.
+    """
     if scheduler is not None:
         # Dask is an extra, and is loaded only if a cluster is used.
         from stream_dr.distributed.cluster import dask_plan_runner
@@ -440,7 +446,7 @@ def _plan_runner(scheduler: str | None, workers: int | None) -> "PlanRunner | No
 def _learn_as_files(
     read_as: ReadOptions, dir: Path, sources: list[Path], specs: ModelSpecs, settings: "ReplaySettings"
 ) -> None:
-    """Learn files that are not shards, as the command `learn` does."""
+    """Store files as shards in the directory, and let its models learn them."""
     files = read_as.open_all_but_shards(sources)
     note = f"{', '.join(map(str, files))} hold no shards; they are learned as `stream-dr learn` does"
     say(f"note: {note}, which has more options for a table's columns.")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class _ChainedSources:
-    """Source that yields the batches of several sources in turn."""
+    """Source that yields the batches of several sources, one source after the other."""
 
     parts: Sequence[Source]
 
@@ -148,7 +148,7 @@ class ReadOptions(NamedTuple):
         return opened
 
     def open_files_as_one(self, sources: Sequence[Path]) -> "FileSource":
-        """Open several files as one source that yields them in turn."""
+        """Open several files as one source, which yields their rows in this order."""
         from stream_dr.datasets.sources import open_source
 
         return open_source(list(sources), self.format, self.options)
@@ -296,7 +296,7 @@ Texts = list[str] | None
 
 
 class _FileOptions(NamedTuple):
-    """Options of commands that read files, which `_add_options` adds."""
+    """Fields that `_add_options` adds as options to commands that read files."""
 
     format: Annotated[
         str | None,
@@ -350,7 +350,7 @@ class _FileOptions(NamedTuple):
 
 
 class _CsvOptions(NamedTuple):
-    """Options of commands that read CSV files, which `_add_options` adds."""
+    """Fields that `_add_options` adds as options for CSV files."""
 
     delimiter: Annotated[str, typer.Option(help="csv: separator of fields. \\t is a tab.")] = ","
     header: Annotated[
@@ -373,7 +373,7 @@ class _CsvOptions(NamedTuple):
 
 
 class _MapOptions(NamedTuple):
-    """Options of commands that encode tables, which `_add_options` adds."""
+    """Fields that `_add_options` adds as options for encoding tables."""
 
     one_hot: Annotated[
         Texts,

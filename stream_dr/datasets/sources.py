@@ -401,7 +401,7 @@ def _check_option_values(format: str, options: Options) -> None:
 
 
 def _first_bytes(path: Path) -> bytes:
-    """Return the first 16 bytes of a file, or b"" for a packed file."""
+    """Return the first 16 bytes of a file, or b"" if it is compressed."""
     if path.suffix.lower() in PACKED or not path.is_file():
         return b""
     with path.open("rb") as file:

@@ -95,7 +95,9 @@ fields: fields of the batch's Reference. None if the task has ended.
 def dask_plan_runner(scheduler_address: str) -> PlanRunner:
     """Return a function that runs task plans on Dask.
 
-    The returned function raises ClusterError if the cluster cannot be used.
+    The returned function has two arguments: the TaskPlan, and a function to call with each batch
+    before the batch is learned. It returns the results of the plan's tasks, and raises
+    ClusterError if the cluster cannot be used.
 
     scheduler_address: address of the Dask scheduler, tcp://host:port.
     """
@@ -208,8 +210,8 @@ def gather_results(client: Client, futures: Sequence[Future]) -> list[Any]:
 def submit_checked(client: Client, function: Callable[..., Any], *arguments: Any, key: str | None = None) -> Future:
     """Start a function call on a worker.
 
-    Returns a Dask future of the function's result. The future raises ClusterError if the worker's
-    software versions differ from this process's.
+    Returns a Dask future, an object that receives the function's result later. The future raises
+    ClusterError if the worker's software versions differ from this process's.
 
     function: function to call.
     arguments: arguments of the function. Dask replaces a future by the future's result.
@@ -253,7 +255,7 @@ class _RunContext(NamedTuple):
 
 
 class _ClusterRun:
-    """One run of a task plan on a Dask cluster.
+    """One run of a task plan (tasks and models) on a Dask cluster.
 
     on_batch: function that receives each batch before the batch is learned.
     """
@@ -354,9 +356,9 @@ class _ClusterRun:
         )
 
     def _handle_worker_report(self, event: _ReportEvent) -> None:
-        """Handle a worker's report.
+        """Handle a worker's report, which Dask passes as an event.
 
-        The report says that a batch is started or that a task has ended.
+        The report says that a worker starts to learn a batch, or that a task has ended.
         """
         # `event` is a pair of the time and the report. `fields` is None if the task has ended. If
         # not, they are the fields of the Reference of the batch that is started.
@@ -572,7 +574,10 @@ class _RowsAtPositions:
 
 @dataclass
 class _ShardRows:
-    """Source that reads the batches of one task from shards."""
+    """Source that reads the batches of one task from shards.
+
+    A worker uses it for one pass of refine.
+    """
 
     task: Task
     context: _TaskContext
@@ -590,14 +595,22 @@ class _ShardRows:
 
 
 def _sums_of_task(task: Task, context: _TaskContext, columns_to_multiply: np.ndarray, is_first_pass: bool) -> Sums:
-    """Return the sums of one pass of refine over a task's batches."""
+    """Return the sums of one pass of refine over a task's batches.
+
+    columns_to_multiply: (features, r), columns by which the rows' scatter matrix is multiplied.
+    is_first_pass: True for the first pass, in which a new state learns the rows, too.
+    """
     return _sums_of_source(context, _ShardRows(task, context), columns_to_multiply, is_first_pass)
 
 
 def _sums_of_source(
     context: _TaskContext, source: Source, columns_to_multiply: np.ndarray, is_first_pass: bool
 ) -> Sums:
-    """Return the sums of one pass of refine over a source's rows."""
+    """Return the sums of one pass of refine over a source's rows.
+
+    columns_to_multiply: (features, r), columns by which the rows' scatter matrix is multiplied.
+    is_first_pass: True for the first pass, in which a new state learns the rows, too.
+    """
     # If the estimator has a feature map, the source maps its rows, and the rest is without a map.
     # The first pass also computes the moments of the rows again, which are compared with the state.
     estimator = estimator_from_spec(context.spec)

@@ -78,7 +78,7 @@ class Node(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Consecutive batches that one task learns, one after the other."""
+    """Consecutive batches of a replay, which one thread or worker learns."""
 
     references: tuple[Reference, ...]
 
@@ -190,7 +190,7 @@ BatchCallback = Callable[[Reference], None]
 class PartialResult(NamedTuple):
     """Result of learning consecutive batches.
 
-    states: state of each model, in the order of the plan's specs.
+    states: state of each model after these batches, in the order of `TaskPlan.specs`.
     outlines: outline of each batch, which is a Block with one of the batch's rows.
     refusal: error that names the first batch that cannot be learned, or None. If there is an
         error, `states` and `outlines` are empty.
@@ -213,7 +213,11 @@ order:
 
 
 class _Learner(NamedTuple):
-    """Estimator in the place of a model, for `admit_block`."""
+    """Unfitted estimator that stands for a model when a batch is checked.
+
+    `admit_block` checks that every model of a directory can learn a batch. A task has only the
+    models' specs, so it passes estimators made from these specs in place of the models.
+    """
 
     estimator: Estimator
     # `admit_block` reads this state only for a stream's first batch. That batch is checked with the
@@ -303,7 +307,10 @@ def representative_row(block: Block) -> Block:
 
 
 def read_batch(reference: Reference) -> Block:
-    """Return the batch that a reference to a shard names."""
+    """Return the rows of the batch that a reference names.
+
+    A reference names a shard and a batch in the shard.
+    """
     return _cached_shard(reference.uri, reference.sha256).read(reference.batch)
 
 
@@ -322,7 +329,7 @@ class OtherTaskFailed(Exception):
 
 
 class _PlanRun:
-    """One run of a task plan.
+    """One run of a task plan (tasks and models) in this process's threads.
 
     on_batch: function that receives each batch before the batch is learned. Any thread may call
         this function, but only one thread at a time.
@@ -402,7 +409,7 @@ class _PlanRun:
         return result
 
     def _report_batch(self, reference: Reference) -> None:
-        """Report a batch by `on_batch`.
+        """Call `on_batch` with the batch that is learned next.
 
         Raises OtherTaskFailed if another task has failed.
         """
@@ -420,7 +427,10 @@ class _PlanRun:
 
 
 def thread_plan_runner(n_threads: int) -> PlanRunner:
-    """Return a function that runs the tasks of a replay in threads of this process.
+    """Return a function that runs a task plan in this process's threads.
+
+    The returned function has two arguments: the TaskPlan, and a function to call with each batch
+    before the batch is learned. It returns the results of the plan's tasks.
 
     n_threads: number of threads in this process that run tasks.
     """
@@ -560,7 +570,7 @@ class _ParallelReplay:
             model.replace_state(state, self._directory.position)
 
     def _schema_with_batch(self, shard: Shard, batch_reference: Reference) -> Schema:
-        """Return the schema, extended by the columns of a batch."""
+        """Return the stream's schema, extended by the columns of a batch."""
         # All tasks put the columns of their batches in the order of this schema. `admit_block`
         # returns the schema and the block, and raises an error if a model cannot learn the block.
         try:

@@ -88,7 +88,11 @@ def _exact_hsic(
 ) -> float:
     """Return the Hilbert-Schmidt independence criterion with exact kernels.
 
-    The parameters are described at `hsic`, where `weights` is called `sample_weight`.
+    X: rows (rows, features).
+    y: targets (rows,), or the name of the column of X with the targets.
+    weights: weights (rows,), or None if all weights are 1.
+    kernel, sigma: kernel of the targets, and its width for "rbf".
+    x_kernel, x_sigma: kernel of the rows, and its width for "rbf".
     """
     # An SPCA estimator checks the parameters of the targets and converts rows and targets.
     spca = SPCA(kernel=kernel, sigma=sigma)  # type: ignore[arg-type]
@@ -165,7 +169,12 @@ def _hsic_in_blocks(
 
 
 def _kernel_matrix(A: Rows, B: Rows, sigma: float | None) -> np.ndarray:
-    """Return kernel values (rows of A, rows of B), RBF of width sigma or linear."""
+    """Return the kernel value of each row of A and each row of B.
+
+    The result is (rows of A, rows of B).
+
+    sigma: width of the RBF kernel. None means the linear kernel.
+    """
     from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
     if sigma is None:

@@ -106,8 +106,9 @@ class HSL(TwoStage, _LaplacianParameter):
     def held_out_error(self, other: Self) -> HeldOutError:
         """Return this model's error on rows that another model learned.
 
-        `LDA.held_out_error` describes the error and the result. HSL computes the error only with
-        laplacian="zhou". With another Laplacian, InvalidParameter is raised.
+        The error is the sum of squared errors of the labels, predicted by linear regression on the
+        components. It is computed from the two states, so no row is read again. Raises
+        InvalidParameter unless laplacian="zhou", and the errors of `LDA.held_out_error`.
 
         other: another HSL, which has learned the held-out rows.
         """

@@ -42,7 +42,10 @@ class PresenceAccumulator(MomentAccumulator):
         super().__init__("indicator", "none", state=state)
 
     def check_and_plan_batch(self, block: Block) -> PlannedBatch:
-        """Check a batch, and return the plan for learning its presences."""
+        """Check a batch, and return it ready to be added to the sums.
+
+        In the returned PlannedBatch, X is 1 for each feature that is present in a row.
+        """
         batch = super().check_and_plan_batch(block)
         return batch._replace(X=_presences(batch.X))
 
@@ -174,7 +177,10 @@ class InformationGain(MappedMethod[MomentState], AdditiveEstimator):
         return PresenceAccumulator(state)
 
     def solve_inner(self, state: MomentState) -> Columns:
-        """Return the features of largest information gain, best first."""
+        """Return the projection to the features of largest information gain.
+
+        The feature of largest gain comes first.
+        """
         scores = information_gain(state)
         best = np.argsort(-scores, kind="stable")[: self.n_components].astype(np.int64)
         return Columns(best, scores[best], state.n_features)
@@ -235,7 +241,7 @@ class InformationGain(MappedMethod[MomentState], AdditiveEstimator):
         return np.zeros(self._n_mapped_features())
 
     def _n_mapped_features(self) -> int:
-        """Return the number of (mapped) features to select from."""
+        """Return the number of features to select from, after the feature map."""
         return int(inner_projection(self.projection()).n_features)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:

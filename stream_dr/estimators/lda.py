@@ -256,7 +256,10 @@ class LDA(LinearClassifier, TwoStage):
         return np.where(within > ZERO_WITHIN_VARIANCE * total, within, total)
 
     def _between_scatter_along(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
-        """Return the between-class scatter (p,) along each component."""
+        """Return the between-class scatter (p,) along each of p components.
+
+        loadings: (features, p), the components.
+        """
         # A refined solution was computed with `priors` in place of the classes' weights.
         centres = moments.project_offsets(loadings)
         if self.priors is None or solution_kind != "refined":
@@ -313,7 +316,7 @@ class LDA(LinearClassifier, TwoStage):
 
     @property
     def xbar_(self) -> np.ndarray:
-        """Point (features,) float64 that rows are centred on."""
+        """Point (features,) float64 that is subtracted from rows."""
         return self.mean_
 
     @property

@@ -129,7 +129,10 @@ class WMV(Refinable):
         return not self._has_equal_class_factors() or self.unlabelled == "use"
 
     def _has_equal_class_factors(self) -> bool:
-        """True if all classes' scatter matrices have one factor in the sum."""
+        """True if all classes' scatter matrices have the same factor.
+
+        The factors are those of the weighted sum whose eigenvectors are the components.
+        """
         return self.pairs == "share" and not self.pair_weights
 
     def class_pair_weights(self, moments: Moments) -> np.ndarray:
@@ -164,7 +167,8 @@ class WMV(Refinable):
 
         `refine`, which reads the rows again, multiplies the rows' weights by these factors. The
         key None is for rows without a label. Labels with fewer than `min_class_rows` rows are no
-        classes. They have a factor only if all classes have the same one, and then this one.
+        classes. If all classes have the same factor, such labels get it, too. Otherwise they have
+        no factor.
         """
         moments = self._with_unlabelled_class(moments)
         # The factor of a row is the sum of the weights of its pairs.
@@ -253,7 +257,10 @@ class WMV(Refinable):
         return vectors[:, :p], values[:p]
 
     def _with_unlabelled_class(self, m: Moments) -> Moments:
-        """Return moments in which unlabelled rows are one more class."""
+        """Return moments in which the rows without a label are one more class.
+
+        This class is the last one. If such rows were not learned, `m` is returned unchanged.
+        """
         # The weight of unlabelled rows is a difference, in which up to 1e-12 is rounding error.
         weight = m.weight - m.label_weights.sum()
         if self.unlabelled == "skip" or not weight > 1e-12 * m.weight:
@@ -305,5 +312,5 @@ class WMV(Refinable):
 
 
 def _is_pair_weight(pair: object) -> bool:
-    """True for a list or tuple (label, label, number)."""
+    """True if an entry of `pair_weights` is (label, label, number)."""
     return isinstance(pair, list | tuple) and len(pair) == 3 and is_finite_number(pair[2])

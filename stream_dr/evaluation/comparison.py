@@ -291,7 +291,8 @@ def suggest(
 def _rank_methods(methods: list[_Method], outcomes: list[list[MethodResult]]) -> list[MethodResult]:
     """Return the average result of each method, ranked by score.
 
-    Baselines come after all methods. Raises InvalidParameter if no method could learn the rows.
+    Baselines come after all methods. `outcomes` has a list for each method, with its result on each
+    fold. Raises InvalidParameter if no method could learn the rows.
     """
     lines = [_average_over_folds(method, results) for method, results in zip(methods, outcomes, strict=True)]
     # Baselines have no key. A method that failed has the score NaN, and ranks last.
@@ -464,7 +465,10 @@ def _method_text(key: str, params: JsonDict) -> str:
 
 
 def _baselines(target_kind: str) -> list[_Method]:
-    """Return the three baselines for class or continuous targets."""
+    """Return the three baselines for targets of a kind.
+
+    target_kind: "class" (one label a row) or "continuous" (numbers).
+    """
     constant = _MEAN
     if target_kind == "class":
         constant = _MOST_FREQUENT

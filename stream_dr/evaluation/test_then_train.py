@@ -90,7 +90,7 @@ class ProbeSample(NamedTuple):
 
 
 class Probe(Protocol):
-    """Fitted classifier of projected rows."""
+    """Classifier that was fitted on a sample of projected rows."""
 
     def predict(self, Z: Rows) -> np.ndarray:
         """Predict the labels of projected rows Z (rows, components).
@@ -223,7 +223,7 @@ class LinearProbe:
         return predicted
 
     def _scale_columns(self, Z: Rows) -> Rows:
-        """Divide each coordinate of projected rows by its scale."""
+        """Divide each coordinate of projected rows by its standard deviation."""
         if sp.issparse(Z):
             return Z @ sp.diags(self._scale)
         return Z * self._scale
@@ -686,7 +686,10 @@ class _Evaluation:
                 self._probes[name, probe] = fit_probe(probe, sample, self._settings.neighbours)
 
     def learn_and_sample(self, block: Block) -> None:
-        """Let models learn a batch, and sample the batch's rows."""
+        """Let every model learn a batch, and add rows to the sample.
+
+        The classifiers of projected rows are fitted on the sample.
+        """
         # `_sample_truth` has the label codes of each row by the row's index in the stream. Rows that
         # do not stay in the sample are removed later, by `fit_classifiers`.
         truth = self._label_codes_by_row(block)
@@ -724,7 +727,12 @@ class _Evaluation:
         return scores
 
     def _scores_of_pair(self, model_and_probe: tuple[str, str]) -> dict[str, float]:
-        """Return the scores of a model with a classifier, NaN before a test."""
+        """Return the scores of a model with a classifier, by name.
+
+        The scores are NaN if no row was tested.
+
+        model_and_probe: pair (name of the model, name of the classifier).
+        """
         if self._schema.target_kind == "multilabel":
             return self._label_scores.get(model_and_probe, LabelScores()).scores_by_name()
         return self._class_scores.get(model_and_probe, ClassScores()).scores_by_name()
@@ -773,7 +781,10 @@ class _Evaluation:
         return block
 
     def _label_codes_by_row(self, block: Block) -> list[list[int]]:
-        """Return each row's label codes, as this evaluation numbers the labels."""
+        """Return a list with each row's list of label codes.
+
+        A label's code is its number in the order in which labels first appear.
+        """
         codes = tuple(self._labels[label] for label in block.y.labels)
         rows = block.y._replace(labels=codes).targets_by_row()
         return [[code] for code in rows] if self._schema.target_kind == "class" else rows

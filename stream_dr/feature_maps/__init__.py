@@ -207,7 +207,7 @@ def feature_map(spec: Any) -> Any:
 def canonical_spec_json(feature_map: FeatureMap) -> str:
     """Return the spec of a feature map as JSON text.
 
-    Equal maps have equal texts.
+    A spec is a dict of the map's name and parameters.     Equal maps have equal texts.
     """
     return json.dumps(spec_of_map(feature_map), sort_keys=True)
 
@@ -234,7 +234,10 @@ def spec_without_defaults(spec: Any) -> Any:
 
 
 def _checked_spec_of_map(feature_map: FeatureMap) -> dict[str, Any]:
-    """Check a feature map's parameters and return its spec."""
+    """Check a feature map's parameters and return its spec.
+
+    A spec is a dict of the map's name and parameters.
+    """
     feature_map.check()
     return spec_of_map(feature_map)
 

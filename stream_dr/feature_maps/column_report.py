@@ -148,7 +148,10 @@ def _group_vector_columns(columns: tuple[ColumnReport, ...]) -> list[list[Column
 
 
 def _continues_run(run: list[ColumnReport], column: ColumnReport) -> bool:
-    """Return True if a column is the next one of the vector v0, v1 …"""
+    """Return True if a column continues the vector columns v0, v1 ….
+
+    run: columns of one vector so far, such as v0 and v1. The next column would be v2.
+    """
     first = run[0]
     next_name = f"{first.name[:-1]}{len(run)}"
     if not first.name.endswith("0") or column.name != next_name:
@@ -220,7 +223,12 @@ def describe(rows: pa.RecordBatch | Iterable[pa.RecordBatch], spec: dict[str, An
 
 
 def _unknown_column_problems(table_map: Table, names: list[str]) -> list[str]:
-    """Return a message for each unknown column that a parameter names."""
+    """Return a message for each column that the table lacks.
+
+    These are columns that a parameter of the map names, such as `drop`.
+
+    names: names of the table's columns.
+    """
     # `asked` has the last parameter that names a column, so each column is reported once.
     asked = {}
     for option in ("one_hot", "hash", "drop", "keep", "as_"):
@@ -236,7 +244,7 @@ def _unknown_column_problems(table_map: Table, names: list[str]) -> list[str]:
 def _table_map_of_spec(spec: dict[str, Any]) -> Table:
     """Return the Table map that encodes columns as a spec says.
 
-    spec: spec of the map `table` or `text`. Without a name, of the map `table`.
+    spec: spec of the map `table` or `text`. A spec that names no map is one of the map `table`.
     """
     parameters = {name: value for name, value in spec.items() if name != "map"}
     if spec.get("map") != "text":
@@ -389,5 +397,5 @@ def _argument_texts_changing_encoding(column: TableColumn) -> tuple[str, ...]:
 
 
 def _as_json(value: object) -> str:
-    """Return a value as JSON, for the report's arguments."""
+    """Return a parameter's value as JSON, as a report shows it."""
     return json.dumps(value, ensure_ascii=False)

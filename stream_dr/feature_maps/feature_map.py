@@ -144,7 +144,8 @@ def draw_uniforms(seed: int, purpose_id: int, first_index: int, n_indices: int, 
 def draw_normals(seed: int, purpose_id: int, first_index: int, n_indices: int, draws_per_index: int = 1) -> np.ndarray:
     """Return standard normal random numbers.
 
-    The parameters, and the shape of the result, are those of `draw_uniforms`.
+    The result is (n_indices, draws_per_index) float64. Row i belongs to the index first_index + i,
+    and does not depend on other rows. `draw_uniforms` describes the parameters.
     """
     uniforms = draw_uniforms(seed, purpose_id, first_index, n_indices, draws_per_index)
     normals: np.ndarray = ndtri(uniforms)
@@ -154,7 +155,8 @@ def draw_normals(seed: int, purpose_id: int, first_index: int, n_indices: int, d
 def draw_cauchys(seed: int, purpose_id: int, first_index: int, n_indices: int, draws_per_index: int = 1) -> np.ndarray:
     """Return standard Cauchy random numbers.
 
-    The parameters, and the shape of the result, are those of `draw_uniforms`.
+    The result is (n_indices, draws_per_index) float64. Row i belongs to the index first_index + i,
+    and does not depend on other rows. `draw_uniforms` describes the parameters.
     """
     uniforms = draw_uniforms(seed, purpose_id, first_index, n_indices, draws_per_index)
     return np.tan(np.pi * (uniforms - 0.5))

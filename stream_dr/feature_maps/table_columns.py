@@ -340,7 +340,10 @@ class TableColumn(NamedTuple):
 
     @property
     def is_encoded(self) -> bool:
-        """True if the column has a kind that is encoded."""
+        """True if the column is encoded as numeric columns.
+
+        It is not if it has had no value so far, or is skipped, as an id or a constant is.
+        """
         return self.kind not in ("", *LEFT_OUT)
 
 
@@ -442,7 +445,11 @@ def encode_values_as_entries(column: TableColumn, values: ColumnValues, table_ma
 
 
 def _category_entries(column: TableColumn, values: ColumnValues, table_map: TableMap) -> Entries:
-    """Return an entry 1 for each row with a category that has a mapped column."""
+    """Return an entry 1 for each row whose category has a numeric column.
+
+    Entries are the row indices, column indices and values of a sparse matrix. Numeric columns are
+    its columns, which encode the table's columns.
+    """
     # `labels` are the distinct categories of the batch, and `values` has the index of each row's.
     places = category_places(column, values.labels, table_map)[values.values]
     at = np.flatnonzero(~values.missing & (places >= 0))
@@ -532,7 +539,10 @@ def count_unseen(column: TableColumn, texts: tuple[str, ...], table_map: TableMa
 
 
 def hashed_category_index(category: str, table_map: TableMap) -> int:
-    """Return the index of a category among the hashed columns."""
+    """Return the index of the hashed column that a category shares.
+
+    The table's column has `table_map.n_hashed` hashed columns, numbered from 0.
+    """
     from sklearn.utils import murmurhash3_32
 
     return int(murmurhash3_32(category, positive=True) % table_map.n_hashed)
@@ -723,10 +733,12 @@ def _update_category_statistics(
 def _one_hot_categories(
     column: TableColumn, new: list[str], row_counts: dict[str, int], least: float, table_map: TableMap
 ) -> list[str]:
-    """Return the new categories that get a column of their own.
+    """Return the new categories that get a numeric column of their own.
 
-    new: new categories, the most frequent first.
-    least: smallest number of rows of such a category, if not all can get a column.
+    new: new categories of a batch, the most frequent first.
+    row_counts: number of the batch's rows with each category.
+    least: number of rows that a category needs to get a column, if there are not enough columns
+        for all new categories.
     """
     most = table_map.max_categories
     if column.name in table_map.one_hot:

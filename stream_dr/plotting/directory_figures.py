@@ -128,7 +128,12 @@ def directory_figure_dict(
 ) -> FigureDict:
     """Return the figure of `draw_directory_figure` as a dict.
 
-    The parameters and the errors are those of `draw_directory_figure`.
+    kind: kind of the figure, one of KINDS.
+    model: model to draw. It may be None for the kinds in OF_ALL, which show all models.
+    newest: newest rows of the log. None means that the log is read.
+    records: records of the directory. None means that the records are read.
+
+    Raises the errors of `draw_directory_figure`.
     """
     if kind not in KINDS:
         raise InvalidParameter(f"there is no figure {kind!r}{did_you_mean(kind, KINDS)}; there are {', '.join(KINDS)}.")

@@ -504,7 +504,10 @@ ClassMeans = dict[int, np.ndarray]
 
 
 def _class_means(projected_rows: np.ndarray, targets: Targets | None) -> ClassMeans:
-    """Return the mean of each class. Only a row's first label counts."""
+    """Return the mean (components,) of each class, by label code.
+
+    A row with several labels counts only for its first label.
+    """
     means: ClassMeans = {}
     if targets is None or targets.kind == "continuous":
         return means
@@ -516,7 +519,11 @@ def _class_means(projected_rows: np.ndarray, targets: Targets | None) -> ClassMe
 
 
 def _histogram(values: np.ndarray, targets: Targets | None, title: str) -> FigureDict:
-    """Return a histogram of rows with one component, as a figure dict."""
+    """Return a histogram of a component's values, as a figure dict.
+
+    values: (rows,), value of each row in the component.
+    targets: targets that colour the rows, or None.
+    """
     # A histogram shows no class means.
     traces = []
     for group in _group_rows_by_colour(targets, len(values), class_means={}):

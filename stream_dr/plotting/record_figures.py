@@ -149,7 +149,10 @@ def _baseline_line(progress_records: list[JsonDict]) -> Iterator[Trace]:
 
 
 def _progress_axes(progress_records: list[JsonDict]) -> JsonDict:
-    """Return the axes of the figure `progress`, by plotly's names."""
+    """Return plotly's layout options for the axes of the figure `progress`.
+
+    The keys of the dict are plotly's names of the axes, such as "xaxis" and "yaxis2".
+    """
     # PANELS are listed from top to bottom. A domain is the part of the figure's height that a panel
     # takes, from 0 (bottom) to 1, with a gap of 0.06 between panels.
     height = 1 / len(PANELS)

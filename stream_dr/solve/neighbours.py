@@ -390,7 +390,8 @@ def place_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, place_o
 
     places: (r, components), coordinates of the r landmarks.
     X: (rows, features), dense or CSR.
-    place_other_rows: function of rows and their squared distances to the landmarks.
+    place_other_rows: function that receives rows and their squared distances (rows, r) to the
+        landmarks, and returns the rows' coordinates (rows, components).
 
     Raises WidthMismatch if dense rows have another number of features than the landmarks.
     """

@@ -133,6 +133,8 @@ def turn_to_release(
 ) -> Projection:
     """Return a linear projection, turned to the components of a release.
 
+    A release is an earlier projection that stays in use, to whose components new ones are matched.
+
     W (features, p) are the loadings of `projection`, and W₀ (features, q) the loadings of `release`
     that are not 0. C is the scatter of the rows. R (p, n_components) is made of
 
@@ -268,7 +270,10 @@ def _landmark_embedding(projection: Projection | None) -> Eigenmap | Barycentric
 
 
 def _mapped_column_names(projection: Projection) -> tuple[str, ...] | None:
-    """Return the column names of a projection's feature map, or None."""
+    """Return the names of the columns that a projection's feature map returns.
+
+    The result is None without a feature map, or if the map does not name its columns.
+    """
     if isinstance(projection, Mapped):
         return projection.feature_names
     return None
@@ -383,7 +388,8 @@ def correlations_of_projected_rows(directions: np.ndarray, multiply_by_scatter: 
     """Return the correlations (m, m) of rows projected onto m directions.
 
     directions: (features, m), directions onto which the rows are projected.
-    multiply_by_scatter: function that multiplies columns by the scatter of the centred rows.
+    multiply_by_scatter: function that multiplies m columns (features, m) by the centred rows'
+        scatter.
     """
     # Directions along which the rows do not vary have the correlation 0 with every direction.
     products = directions.T @ multiply_by_scatter(directions)

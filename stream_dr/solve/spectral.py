@@ -56,8 +56,9 @@ SUM_ERROR = 1e-12
 class Eigenpairs(NamedTuple):
     """Eigenvalues and eigenvectors of a symmetric matrix.
 
-    The matrix is (m, m), the eigenvalues are (r,) and the eigenvectors (m, r). r may be smaller
-    than m, because eigenvalues of about zero are left out.
+    The matrix is (m, m), the eigenvalues are (r,), largest first, and the eigenvectors (m, r).
+    Column i is the eigenvector of eigenvalue i. r may be smaller than m, because eigenvalues of
+    about zero are left out.
     """
 
     values: np.ndarray
@@ -76,7 +77,10 @@ class LeftSingularPairs(NamedTuple):
 
 
 class LoadingsAndEigenvalues(NamedTuple):
-    """Loadings (features, p) and eigenvalues (p,) of p components."""
+    """Loadings (features, p) and eigenvalues (p,) of p components.
+
+    Column i of the loadings is component i. The largest eigenvalue comes first.
+    """
 
     loadings: np.ndarray
     eigenvalues: np.ndarray

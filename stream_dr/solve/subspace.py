@@ -276,7 +276,10 @@ class ScatterProduct:
         return out if self._scale is None else out * self._scale[:, None]
 
     def _wait_for_part(self, part_number: int) -> None:
-        """Wait for a thread's addition to one product, and raise its error."""
+        """Wait until a thread has added its last block to a partial sum.
+
+        Raises the error of the thread, if adding the block failed.
+        """
         adding = self._running_additions[part_number]
         self._running_additions[part_number] = None
         if adding is not None:
@@ -284,7 +287,7 @@ class ScatterProduct:
 
 
 class _PartialScatterProduct:
-    """Product of a scatter matrix and columns over some blocks.
+    """Product of a scatter matrix and columns, over one thread's blocks.
 
     Two threads must not use one object at the same time.
     """
@@ -311,7 +314,10 @@ class _PartialScatterProduct:
         return self._out - np.outer(self._mean, self._total)
 
     def _add_sparse_rows(self, X: sp.csr_matrix, weights: np.ndarray | None) -> None:
-        """Add CSR rows (rows, features), with weights (rows,) or None."""
+        """Add CSR rows (rows, features) to the sums.
+
+        weights: (rows,), weight of each row. None means 1 for each row.
+        """
         w = weights
         if weights is None:
             w = np.ones(X.shape[0])
@@ -319,7 +325,10 @@ class _PartialScatterProduct:
         _multiply_sparse_rows(*rows, self._columns, self._shift, self._out, self._total)
 
     def _add_dense_rows(self, X: np.ndarray, weights: np.ndarray | None) -> None:
-        """Add dense rows (rows, features), with weights (rows,) or None."""
+        """Add dense rows (rows, features) to the sums.
+
+        weights: (rows,), weight of each row. None means 1 for each row.
+        """
         # Centre at most about CHUNK values at a time, to save memory.
         step = max(1, CHUNK // max(1, X.shape[1]))
         for start in range(0, X.shape[0], step):

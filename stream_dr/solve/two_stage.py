@@ -152,7 +152,7 @@ def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Roun
     root[varying_columns, 0] = 1.0 / np.sqrt(diagonal[varying_columns] + gamma)
 
     def multiply_in_place(columns: np.ndarray) -> np.ndarray:
-        """Multiply columns by M, which is its own transpose."""
+        """Multiply columns (features, m) by M = Mᵀ, in place, and return them."""
         columns *= root
         return columns
 
@@ -178,7 +178,7 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
     # `root` multiplies by a matrix with rows only for the features that vary.
     # The function below also returns rows of zeros for the features that do not vary.
     def multiply_by_root(columns: np.ndarray) -> np.ndarray:
-        """Multiply by `root`, with zeros for features that do not vary."""
+        """Return M @ columns, with rows of zeros for features that do not vary."""
         out = np.zeros((len(scatter), columns.shape[1]))
         out[varying_columns] = root.multiply(columns)
         return out

@@ -73,9 +73,10 @@ class ColumnRoles(NamedTuple):
     label : str or None
         Name of the column with one label for each row.
     labels : tuple of str
-        Names of columns with 0 and 1, one for each label. The label has the name of the column. A
-        row with 1 has the label. Or the name of one column with several labels in each row: lists,
-        texts that are JSON lists, or texts with a separator.
+        Names of columns with 0 and 1, one column for each label. A label has the name of its
+        column, and a row with 1 in the column has the label. A single name may instead be that of
+        a column with several labels in each row: lists, texts that are JSON lists, or texts in
+        which `separator` stands between the labels.
     target : tuple of str
         Names of the columns with numeric targets.
     weight : str or None

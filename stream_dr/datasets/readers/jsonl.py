@@ -174,7 +174,7 @@ def _collect_keys_count_objects(value: object, key_prefix: str, keys: set[str]) 
 
 
 def _float_type(inferred_type: pa.DataType) -> pa.DataType:
-    """Return a type that reads integers and nulls as floats."""
+    """Return an Arrow type, with float64 in place of integers and nulls."""
     if pa.types.is_list(inferred_type):
         return pa.list_(_float_type(inferred_type.value_type))
     if pa.types.is_integer(inferred_type) or pa.types.is_null(inferred_type):

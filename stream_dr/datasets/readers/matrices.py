@@ -164,9 +164,11 @@ def read_npz(
         File to read.
     features : str
         Name of the array with the rows. Ignored if the archive is a sparse matrix.
-    labels, label : str or None
-        Name of the array with the targets, or path of a .npy file. None: the array "y", or no
-        targets if the archive has no array "y".
+    labels : str or None
+        Name of the array with the targets, or path of a .npy file. If `labels` and `label` are
+        None, the targets are the array "y". Without such an array, rows have no targets.
+    label : str or None
+        Another name for `labels`, which is used if `labels` is None.
     target : str
         Kind of the targets, as in `read_npy`.
     rows_per_block : int

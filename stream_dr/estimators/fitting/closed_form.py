@@ -281,7 +281,8 @@ class ClosedForm(AdditiveEstimator):
     def target_encoding(self) -> Encoding:
         """Return the encoding of targets as numeric columns.
 
-        The encoding is "partial" if rows without a target are learned, too.
+        The encoding is "partial" if rows without a target are learned, too. Otherwise it is the
+        class attribute `encoding`.
         """
         if self.unlabelled == "use":
             return "partial"

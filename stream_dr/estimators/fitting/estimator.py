@@ -67,7 +67,7 @@ class StateType:
     """Descriptor that returns the class of an estimator's state.
 
     The class is MappedState if the estimator has a feature map. Otherwise it is FoldedState if the
-    estimator stores rows in folds, and `plain` if not.
+    estimator stores rows in folds. An estimator with neither has a state of class `plain`.
     """
 
     def __init__(self, unmapped_type: type) -> None:
@@ -376,12 +376,16 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     @property
     def components_(self) -> np.ndarray:
-        """Directions (components, features) float64."""
+        """Directions that rows are projected on, float64 (components, features)."""
         return self._linear_projection_array("components")
 
     @property
     def eigenvalues_(self) -> NDArray[np.float64]:
-        """Eigenvalues (components,) float64."""
+        """Eigenvalue of each component, float64 (components,).
+
+        They are in the order of `components_`. The Notes of the estimator's class say of which
+        matrix they are the eigenvalues.
+        """
         return self._linear_projection_array("eigenvalues")
 
     @property
@@ -705,7 +709,10 @@ class AdditiveEstimator(Estimator):
 
 
 def _comparable_parameters(estimator: Estimator) -> JsonDict:
-    """Return an estimator's parameters, with all entries of its feature map."""
+    """Return an estimator's parameters by name, to compare two estimators.
+
+    The spec of the feature map has all its parameters here, also those that the user left out.
+    """
     parameters = estimator.get_params()
     if estimator.feature_map is not None:
         parameters["feature_map"] = spec_of_map(feature_map(estimator.feature_map))
@@ -741,11 +748,17 @@ class MappedMethod(Estimator, Generic[InnerState]):
 
     @abstractmethod
     def inner_accumulator(self, state: InnerState | None) -> Accumulator:
-        """Return an accumulator of mapped rows."""
+        """Return an accumulator that learns rows after the feature map.
+
+        state: state from which the accumulator continues. None means an empty accumulator.
+        """
 
     @abstractmethod
     def solve_inner(self, state: InnerState) -> Projection:
-        """Return the projection of mapped rows."""
+        """Return the projection of rows after the feature map.
+
+        state: state of the mapped rows, from which the projection is computed.
+        """
 
     @abstractmethod
     def inner_bytes(self, n_features: int, n_targets: int) -> int:

@@ -72,7 +72,7 @@ class GaussianLogLikelihood(NamedTuple):
 
     @property
     def n_components(self) -> int:
-        """Number of columns that `apply` returns, always 1, the log-likelihood."""
+        """Number of columns that `apply` returns: 1, the log-likelihood."""
         return 1
 
     def apply(self, X: Rows) -> np.ndarray:

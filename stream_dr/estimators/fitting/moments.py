@@ -141,7 +141,7 @@ class Moments(NamedTuple):
 
     @property
     def label_order(self) -> list[int]:
-        """Indices of the labels, in the order of the sorted labels."""
+        """Indices in `labels` that bring the labels into sorted order."""
         return sorted(range(len(self.labels)), key=self.labels.__getitem__)
 
     @property
@@ -315,7 +315,12 @@ def _moments_of_all_rows(state: MomentState, c: Centred) -> Moments:
 
 
 def _zero_features(features: np.ndarray, cross: np.ndarray, scatter: np.ndarray | None) -> None:
-    """Set the sums of some features to 0."""
+    """Set the sums of some features to 0, in place.
+
+    features: mask or indices of these features.
+    cross: (features, targets), cross-scatter of rows and targets.
+    scatter: (features, features), scatter of the rows, or None if only its diagonal is stored.
+    """
     cross[features] = 0.0
     if scatter is not None:
         scatter[features] = 0.0
@@ -323,7 +328,13 @@ def _zero_features(features: np.ndarray, cross: np.ndarray, scatter: np.ndarray 
 
 
 def _subtract_diagonal(moments: Moments, gone: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the diagonal minus `gone`, and a mask of the features that no longer vary."""
+    """Subtract a part of the scatter from the scatter's diagonal.
+
+    Returns the new diagonal (features,), and a mask (features,) of the features that vary only in
+    the subtracted part.
+
+    gone: (features,), diagonal of the scatter to subtract.
+    """
     diagonal = moments.diagonal - gone
     # Set the remaining scatter to 0 if it is only rounding error.
     # Only rounding error remains of a column that varies only in rows of labels with few rows.

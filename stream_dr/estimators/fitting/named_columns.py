@@ -90,7 +90,7 @@ def refuse_empty_rows(rows: Any) -> None:
 
 
 class LabelScore(ClassifierMixin):
-    """scikit-learn's classifiers, with labels that may be a column of X."""
+    """Base class of classifiers whose `score` takes a column's name as y."""
 
     def score(self, X: RowsLike, y: TargetsLike, sample_weight: WeightsLike = None) -> float:
         """Return the share of rows whose label is predicted correctly.

@@ -46,7 +46,10 @@ def _may_predict_labels(estimator: "Predictor") -> bool:
 
 
 class Predictor(ClosedForm):
-    """Base class of estimators whose projection has a `Readout` to predict targets."""
+    """Base class of estimators that can predict targets.
+
+    Their projections have a `Readout`, which computes predictions from the components.
+    """
 
     def predict(self, X: RowsLike) -> np.ndarray:
         """Return the predicted targets of rows X (rows, features).
@@ -104,13 +107,20 @@ class Predictor(ClosedForm):
         return readout.decisions(scores)
 
     def _score_targets(self, X: RowsLike) -> tuple[Readout, np.ndarray]:
-        """Return the readout, and the scores (rows, k) of the k labels or targets."""
+        """Return the readout of the projection, and the scores it gives rows.
+
+        The readout computes the scores (rows, k) of k labels or targets from the components.
+        """
         projection = self.linear_projection()
         readout = fitted_readout(projection)
         return readout, self.project(projection.target_score_projection(), X)
 
     def known_target_kind(self) -> str | None:
-        """Return the kind of targets: the kind learned, else the kind set. None if not known."""
+        """Return the kind of targets, or None if it is not known yet.
+
+        The kind is that of the learned targets. Before any are learned, it is the parameter
+        `target`, unless this is "auto".
+        """
         if "fitted_" in vars(self) and self.fitted_.accumulator.target_kind is not None:
             return self.fitted_.accumulator.target_kind
         if self.target == "auto":
@@ -433,7 +443,10 @@ class LinearClassifier(LabelScore, Predictor):
         return super()._parse_targets(accumulator, y, n_rows)
 
     def _coefficients(self) -> np.ndarray:
-        """Return the coefficients (classes, features) of all classes."""
+        """Return the coefficients of every class's score, (classes, features).
+
+        Two classes have two rows here, while `coef_` has only their difference.
+        """
         projection = self.linear_projection()
         return np.asarray((loadings_used_to_predict(projection) @ fitted_readout(projection).weights).T)
 
@@ -489,7 +502,9 @@ def gaussian_class_readout(
 def _class_difference(class_values: np.ndarray) -> np.ndarray:
     """Return the difference of two classes' values.
 
-    The first value is subtracted from the second. If there are not two classes, their values are
-    returned unchanged.
+    The first class's value is subtracted from the second class's value. If there are not exactly
+    two classes, their values are returned unchanged.
+
+    class_values: (classes, …), a value or a row of values for each class.
     """
     return class_values[1:] - class_values[:1] if len(class_values) == 2 else class_values

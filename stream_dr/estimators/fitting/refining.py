@@ -178,7 +178,11 @@ class SubspaceSolver:
         return solver_state.basis @ small, eigenvalues, residual
 
     def _directions_in_basis(self, basis_state: subspace.Subspace) -> Directions:
-        """Return directions (m, p) and eigenvalues (p,) on a basis of m vectors."""
+        """Return p directions and their eigenvalues, in the span of a basis.
+
+        Column i of the directions (m, p) has direction i as coefficients of the m basis vectors.
+        The eigenvalues are (p,), largest first.
+        """
         # V (features, m) is the basis, and `scatter` (m, m) is Vᵀ Cxx V for the rows' scatter Cxx.
         # Solve the method for rows projected on V. Their moments follow from the rows' moments.
         m = self._moments
@@ -199,7 +203,7 @@ class SubspaceSolver:
         return self._estimator.weighted_directions(small, self._state)
 
     def _raise_needs_n_components(self) -> NoReturn:
-        """Raise CannotRefine, because refine computes a given number of components."""
+        """Raise CannotRefine, because n_components is None and must be a number."""
         raise CannotRefine(
             f"{type(self._estimator).__name__} with n_components=None would need every direction there is, that is the "
             "whole scatter matrix. State n_components."
@@ -221,7 +225,7 @@ The arguments are the number of the pass and the number of rows that this pass h
 
 
 class Sums(NamedTuple):
-    """Sums of a pass over the rows.
+    """Sums that one pass of refine computes over all rows.
 
     Attributes
     ----------
@@ -436,7 +440,11 @@ class MappedSource:
         self._known = FittedState(estimator.accumulator(state), feature_names)
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (position, Block) of mapped rows, with targets and weights."""
+        """Yield the mapped rows of each event, as pairs (position, Block).
+
+        A Block also has the targets and weights of the rows. Only events with
+        after < position ≤ until are yielded. If `until` is None, there is no upper limit.
+        """
         # Start with the statistics of a table's columns, or the landmarks (sampled rows of
         # Nystroem's map), that the state had before its first row. Other maps have neither.
         # `_table` is the state of a map of tables. `_on_landmarks` is True for Nystroem's map.
@@ -592,7 +600,7 @@ class RefineReport(NamedTuple):
 
     @property
     def residual(self) -> float:
-        """Relative residual after the last pass."""
+        """Relative residual of the solution after the last pass, 0 if it is exact."""
         return self.passes[-1].residual
 
 
@@ -665,7 +673,7 @@ def refine_steps(
     source: exactly the rows that the state has learned.
     tol: tolerance of the relative residual, and of the angle between two projections in radians.
     max_passes: maximum number of passes. Passes of the earlier refine in `resume` count, too.
-    resume: state of an earlier refine to continue from, or None to start from `guess`.
+    resume: state of an earlier refine to continue from. None: start from the projection `guess`.
     progress: function that receives the number of the pass and the number of rows read so far.
     compute_pass_sums: function that computes the sums of a pass, instead of reading `source`.
     """
@@ -706,7 +714,7 @@ def refine_steps(
 
 
 def _angle_to_last_pass(last: Refining, projection: Linear) -> float:
-    """Return the largest angle between the spans of two passes' components, in radians."""
+    """Return the largest angle, in radians, between two passes' components."""
     if last.number == 0:
         return np.pi / 2
     return largest_principal_angle(tall_qr(last.loadings)[0], tall_qr(projection.loadings)[0])
@@ -787,7 +795,10 @@ def is_exact_without_refine(estimator: Estimator, state: State) -> bool:
 
 
 def _loadings_or_empty(earlier_projection: Projection | None, moments: Moments) -> np.ndarray:
-    """Return the columns (features, p) from which refine starts."""
+    """Return the columns (features, p) from which refine starts.
+
+    These are the p loadings of the earlier projection. Without an earlier linear projection, p is 0.
+    """
     # Features that the earlier projection does not have get zeros. Without linear projection,
     # there are no columns.
     known = getattr(earlier_projection and inner_projection(earlier_projection), "loadings", np.zeros((0, 0)))

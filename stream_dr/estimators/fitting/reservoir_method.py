@@ -195,11 +195,11 @@ class Embedding(ReservoirMethod):
 
 
 class ClassTargetsIfAny:
-    """Descriptor that returns the kinds of targets, by parameters.
+    """Descriptor that returns the kinds of targets an estimator learns from.
 
-    If one of the parameters is neither False nor 0, the estimator learns from one label a row
-    ("class"). Otherwise the estimator is unsupervised and there are no kinds. There are also none
-    if the attribute is read from the class.
+    The result is ("class",), one label a row, if one of the parameters named in the constructor is
+    neither False nor 0. Otherwise the estimator is unsupervised, and the result is (). It is also
+    () if the attribute is read from the class and not from an estimator.
     """
 
     def __init__(self, *parameters: str) -> None:

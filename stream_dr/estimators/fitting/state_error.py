@@ -356,7 +356,11 @@ def _check_features_and_encoding(this_model: ClosedForm, other_model: ClosedForm
 
 
 def _check_compatible_targets(training_moments: Moments, validation_moments: Moments) -> None:
-    """Raise InvalidTargets or InvalidParameter unless two states' targets match."""
+    """Raise an error unless the targets of two states can be compared.
+
+    InvalidTargets means that labels have different types. InvalidParameter means that the kinds of
+    targets differ, or the numbers of columns of numeric targets.
+    """
     check_label_type(training_moments.labels, validation_moments.labels)
     mine = training_moments.cross.shape[1]
     theirs = validation_moments.cross.shape[1]
@@ -404,7 +408,8 @@ def cross_validation_errors(
     states_by_fold: states with the same features and labels, in the same order.
     all_rows_moments: moments of all rows, from which a matrix F is computed. The residuals of the
         target columns are multiplied by F before they are squared.
-    fit_predictors: function that returns the m predictors of training rows.
+    fit_predictors: function that receives the moments (centred sums) of training rows, and returns
+        the m predictors computed from them.
     """
     # F has a row for each label or target column. `present` is False for labels without rows.
     factors = estimator.loss_factors(all_rows_moments)

@@ -316,7 +316,7 @@ class TwoStage(PredictsHeldOut):
         return float(self.gamma)
 
     def scatter_trace_for_shrinkage(self, moments: Moments) -> float:
-        """Return the trace of the scatter that `shrinkage` changes."""
+        """Return the trace of the scatter matrix that `shrinkage` regularises."""
         return float(moments.diagonal.sum())
 
     def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
