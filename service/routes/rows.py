@@ -152,10 +152,8 @@ class RowsResult(Protocol):
 
 
 def _rows_route_arguments(response_schema: type[BaseModel]) -> JsonDict:
-    """Return FastAPI's arguments for a route that receives many rows.
-
-    response_schema: schema of the route's JSON response.
-    """
+    """Return FastAPI's arguments for a route that receives many rows."""
+    # response_schema: schema of the route's JSON response.
     arrow = {ARROW_STREAM: schemas.binary_body_schema("an Arrow stream")}
     responses: schemas.ResponsesByStatus = {200: {"model": response_schema, "content": arrow}}
     responses |= schemas.BODY_PROBLEMS | schemas.MODEL_PROBLEMS | schemas.problems(406)

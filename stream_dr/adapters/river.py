@@ -210,10 +210,8 @@ class RiverTransformer(base.MiniBatchTransformer):
         return [f"{prefix}{i}" for i in range(n_components)]
 
     def _learn(self, rows: Rows, targets: list[RowTarget] | None = None) -> None:
-        """Learn rows with their targets, and set the learner's column names.
-
-        targets: target of each row. None for an unsupervised estimator.
-        """
+        """Learn rows with their targets, and set the learner's column names."""
+        # targets: target of each row. None for an unsupervised estimator.
         # `merge` compares these names with the names of another learner. `_columns` only grows, so
         # the number of names tells if a name is new.
         self.learner.partial_fit(rows, targets)

@@ -196,10 +196,8 @@ def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
 
 
 def _present(column: pa.Array) -> np.ndarray | None:
-    """Return a mask (rows,), True for rows whose value is not null.
-
-    The result is None if the column has no null.
-    """
+    """Return a mask (rows,), True for rows whose value is not null."""
+    # The result is None if the column has no null.
     if not column.null_count:
         return None
     return column.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
@@ -465,10 +463,8 @@ def arrow_feature_columns(block: Block) -> dict[str, pa.Array]:
 
 
 def _check_list_type(arrow_type: pa.DataType, column_name: str, hint: str) -> None:
-    """Raise SchemaMismatch unless a column has lists.
-
-    hint: end of the error message.
-    """
+    """Raise SchemaMismatch unless a column has lists."""
+    # hint: end of the error message.
     if not (pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type)):
         message = f"column {column_name} is {arrow_type}; it must be a list a row. {hint}"
         raise SchemaMismatch(message, column=column_name)

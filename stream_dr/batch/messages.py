@@ -602,11 +602,9 @@ class _MessageChecker:
         return max(total, 4 * values)
 
     def _enforce_limit(self, count: int, limit: int | None, counted_noun: str) -> None:
-        """Raise LimitExceeded if a count exceeds a limit.
-
-        limit: the limit. None means no limit. Nothing is raised if the checker has no limits.
-        counted_noun: word for the counted things in the error message.
-        """
+        """Raise LimitExceeded if a count exceeds a limit."""
+        # limit: the limit. None means no limit. Nothing is raised if the checker has no limits.
+        # counted_noun: word for the counted things in the error message.
         # Without a limit on bytes (`_max_bytes` is None), no other limit applies.
         if self._max_bytes is not None and limit is not None and count > limit:
             raise LimitExceeded(f"the batch holds more than {limit} {counted_noun}.", limit=limit)

@@ -183,11 +183,9 @@ def _convert_to_csr(X: Any) -> "sp.csr_matrix":
 
 
 def _refuse_outside_coo(indices: np.ndarray, limit: int, axis_word: str) -> None:
-    """Raise InvalidIndex for an index below 0, or not below `limit`.
-
-    indices: (entries,), row index or column index of each entry.
-    axis_word: word for the axis, in the error message.
-    """
+    """Raise InvalidIndex for an index below 0, or not below `limit`."""
+    # indices: (entries,), row index or column index of each entry.
+    # axis_word: word for the axis, in the error message.
     outside = indices[(indices < 0) | (indices >= limit)]
     if len(outside):
         raise InvalidIndex(f"an entry has the {axis_word} {outside[0]}; it must be from 0 to {limit - 1}.")

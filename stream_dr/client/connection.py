@@ -162,10 +162,8 @@ def checked_header(value_name: str, value: str) -> str:
 
 
 def _random_pause_seconds(attempt: int) -> float:
-    """Return the seconds to wait before the next attempt, partly random.
-
-    attempt: number of the attempt that failed. The first attempt has number 0.
-    """
+    """Return the seconds to wait before the next attempt, partly random."""
+    # attempt: number of the attempt that failed. The first attempt has number 0.
     seconds = min(5.0, 0.1 * 2.0**attempt)
     # The pause is random, so that many clients do not retry at the same moment.
     return seconds * random.uniform(0.5, 1.0)

@@ -595,22 +595,18 @@ class _ShardRows:
 
 
 def _sums_of_task(task: Task, context: _TaskContext, columns_to_multiply: np.ndarray, is_first_pass: bool) -> Sums:
-    """Return the sums of one pass of refine over a task's batches.
-
-    columns_to_multiply: (features, r), columns by which the rows' scatter matrix is multiplied.
-    is_first_pass: True for the first pass, in which a new state learns the rows, too.
-    """
+    """Return the sums of one pass of refine over a task's batches."""
+    # columns_to_multiply: (features, r), columns by which the rows' scatter matrix is multiplied.
+    # is_first_pass: True for the first pass, in which a new state learns the rows, too.
     return _sums_of_source(context, _ShardRows(task, context), columns_to_multiply, is_first_pass)
 
 
 def _sums_of_source(
     context: _TaskContext, source: Source, columns_to_multiply: np.ndarray, is_first_pass: bool
 ) -> Sums:
-    """Return the sums of one pass of refine over a source's rows.
-
-    columns_to_multiply: (features, r), columns by which the rows' scatter matrix is multiplied.
-    is_first_pass: True for the first pass, in which a new state learns the rows, too.
-    """
+    """Return the sums of one pass of refine over a source's rows."""
+    # columns_to_multiply: (features, r), columns by which the rows' scatter matrix is multiplied.
+    # is_first_pass: True for the first pass, in which a new state learns the rows, too.
     # If the estimator has a feature map, the source maps its rows, and the rest is without a map.
     # The first pass also computes the moments of the rows again, which are compared with the state.
     estimator = estimator_from_spec(context.spec)

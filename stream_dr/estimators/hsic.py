@@ -169,12 +169,9 @@ def _hsic_in_blocks(
 
 
 def _kernel_matrix(A: Rows, B: Rows, sigma: float | None) -> np.ndarray:
-    """Return the kernel value of each row of A and each row of B.
-
-    The result is (rows of A, rows of B).
-
-    sigma: width of the RBF kernel. None means the linear kernel.
-    """
+    """Return the kernel value of each row of A and each row of B."""
+    # The result is (rows of A, rows of B).
+    # sigma: width of the RBF kernel. None means the linear kernel.
     from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
     if sigma is None:

@@ -129,10 +129,8 @@ class WMV(Refinable):
         return not self._has_equal_class_factors() or self.unlabelled == "use"
 
     def _has_equal_class_factors(self) -> bool:
-        """True if all classes' scatter matrices have the same factor.
-
-        The factors are those of the weighted sum whose eigenvectors are the components.
-        """
+        """True if all classes' scatter matrices have the same factor."""
+        # The factors are those of the weighted sum whose eigenvectors are the components.
         return self.pairs == "share" and not self.pair_weights
 
     def class_pair_weights(self, moments: Moments) -> np.ndarray:
@@ -257,10 +255,8 @@ class WMV(Refinable):
         return vectors[:, :p], values[:p]
 
     def _with_unlabelled_class(self, m: Moments) -> Moments:
-        """Return moments in which the rows without a label are one more class.
-
-        This class is the last one. If such rows were not learned, `m` is returned unchanged.
-        """
+        """Return moments in which the rows without a label are one more class."""
+        # This class is the last one. If such rows were not learned, `m` is returned unchanged.
         # The weight of unlabelled rows is a difference, in which up to 1e-12 is rounding error.
         weight = m.weight - m.label_weights.sum()
         if self.unlabelled == "skip" or not weight > 1e-12 * m.weight:

@@ -781,10 +781,8 @@ class _Evaluation:
         return block
 
     def _label_codes_by_row(self, block: Block) -> list[list[int]]:
-        """Return a list with each row's list of label codes.
-
-        A label's code is its number in the order in which labels first appear.
-        """
+        """Return a list with each row's list of label codes."""
+        # A label's code is its number in the order in which labels first appear.
         codes = tuple(self._labels[label] for label in block.y.labels)
         rows = block.y._replace(labels=codes).targets_by_row()
         return [[code] for code in rows] if self._schema.target_kind == "class" else rows

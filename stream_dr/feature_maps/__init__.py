@@ -234,10 +234,8 @@ def spec_without_defaults(spec: Any) -> Any:
 
 
 def _checked_spec_of_map(feature_map: FeatureMap) -> dict[str, Any]:
-    """Check a feature map's parameters and return its spec.
-
-    A spec is a dict of the map's name and parameters.
-    """
+    """Check a feature map's parameters and return its spec."""
+    # A spec is a dict of the map's name and parameters.
     feature_map.check()
     return spec_of_map(feature_map)
 

@@ -148,10 +148,8 @@ def _group_vector_columns(columns: tuple[ColumnReport, ...]) -> list[list[Column
 
 
 def _continues_run(run: list[ColumnReport], column: ColumnReport) -> bool:
-    """Return True if a column continues the vector columns v0, v1 ….
-
-    run: columns of one vector so far, such as v0 and v1. The next column would be v2.
-    """
+    """Return True if a column continues the vector columns v0, v1 …."""
+    # run: columns of one vector so far, such as v0 and v1. The next column would be v2.
     first = run[0]
     next_name = f"{first.name[:-1]}{len(run)}"
     if not first.name.endswith("0") or column.name != next_name:
@@ -223,12 +221,9 @@ def describe(rows: pa.RecordBatch | Iterable[pa.RecordBatch], spec: dict[str, An
 
 
 def _unknown_column_problems(table_map: Table, names: list[str]) -> list[str]:
-    """Return a message for each column that the table lacks.
-
-    These are columns that a parameter of the map names, such as `drop`.
-
-    names: names of the table's columns.
-    """
+    """Return a message for each column that the table lacks."""
+    # These are columns that a parameter of the map names, such as `drop`.
+    # names: names of the table's columns.
     # `asked` has the last parameter that names a column, so each column is reported once.
     asked = {}
     for option in ("one_hot", "hash", "drop", "keep", "as_"):

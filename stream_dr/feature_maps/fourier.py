@@ -229,10 +229,8 @@ class RandomFourier(FeatureMap):
         return 4 * self.n_features * self._drawn_features(n_input_columns)
 
     def _drawn_features(self, n_features: int) -> int:
-        """Return the number of features for which frequencies are drawn.
-
-        It is `n_features` in the orthogonal variant, otherwise the next power of 2.
-        """
+        """Return the number of features for which frequencies are drawn."""
+        # It is `n_features` in the orthogonal variant, otherwise the next power of 2.
         if self.orthogonal:
             return n_features
         # With the next power of 2, frequencies are seldom drawn again if a stream gets wider.

@@ -174,13 +174,10 @@ def _has_id_name(name: str) -> bool:
 
 
 def _is_distinct_id(name: str, column: ColumnValues, n_distinct: int) -> bool:
-    """Return True if a column whose values all differ looks like an id.
-
-    Texts look like ids if there are many, and if they are single words or the column is named like
-    an id. Whole numbers look like ids if the column is named like an id.
-
-    n_distinct: number of different values.
-    """
+    """Return True if a column whose values all differ looks like an id."""
+    # Texts look like ids if there are many, and if they are single words or the column is named like
+    # an id. Whole numbers look like ids if the column is named like an id.
+    # n_distinct: number of different values.
     named = _has_id_name(name)
     # Strings are ids if they are many, and single words or in a column named like an id.
     if column.kind == "text":
@@ -260,11 +257,9 @@ def diagonal_only_reason(table_map: TableMap, columns: Sequence[TableColumn]) ->
 
 
 def _table_too_wide_message(max_width: int, max_by_column: dict[str, int]) -> str:
-    """Return the message that a table may need too many numeric columns.
-
-    max_width: largest possible number of numeric columns of the whole table.
-    max_by_column: largest possible number for each column of the table, by name.
-    """
+    """Return the message that a table may need too many numeric columns."""
+    # max_width: largest possible number of numeric columns of the whole table.
+    # max_by_column: largest possible number for each column of the table, by name.
     # Name the column of the table with the most numeric columns.
     name = max(max_by_column, key=max_by_column.__getitem__)
     return (

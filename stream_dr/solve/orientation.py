@@ -270,10 +270,8 @@ def _landmark_embedding(projection: Projection | None) -> Eigenmap | Barycentric
 
 
 def _mapped_column_names(projection: Projection) -> tuple[str, ...] | None:
-    """Return the names of the columns that a projection's feature map returns.
-
-    The result is None without a feature map, or if the map does not name its columns.
-    """
+    """Return the names of the columns that a projection's feature map returns."""
+    # The result is None without a feature map, or if the map does not name its columns.
     if isinstance(projection, Mapped):
         return projection.feature_names
     return None

@@ -276,10 +276,8 @@ class ScatterProduct:
         return out if self._scale is None else out * self._scale[:, None]
 
     def _wait_for_part(self, part_number: int) -> None:
-        """Wait until a thread has added its last block to a partial sum.
-
-        Raises the error of the thread, if adding the block failed.
-        """
+        """Wait until a thread has added its last block to a partial sum."""
+        # Raises the error of the thread, if adding the block failed.
         adding = self._running_additions[part_number]
         self._running_additions[part_number] = None
         if adding is not None:
@@ -314,10 +312,8 @@ class _PartialScatterProduct:
         return self._out - np.outer(self._mean, self._total)
 
     def _add_sparse_rows(self, X: sp.csr_matrix, weights: np.ndarray | None) -> None:
-        """Add CSR rows (rows, features) to the sums.
-
-        weights: (rows,), weight of each row. None means 1 for each row.
-        """
+        """Add CSR rows (rows, features) to the sums."""
+        # weights: (rows,), weight of each row. None means 1 for each row.
         w = weights
         if weights is None:
             w = np.ones(X.shape[0])

@@ -267,10 +267,8 @@ def _split_table_name(path: FileName) -> tuple[str, str]:
 
 
 def _choose_table_to_read(path: FileName, requested_table: str, existing_tables: list[str]) -> str:
-    """Return the name of the table to read.
-
-    requested_table: name of the table, "" for the only table of the database.
-    """
+    """Return the name of the table to read."""
+    # requested_table: name of the table, "" for the only table of the database.
     if not requested_table and len(existing_tables) == 1:
         return existing_tables[0]
     if requested_table not in existing_tables:

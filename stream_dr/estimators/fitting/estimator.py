@@ -709,10 +709,8 @@ class AdditiveEstimator(Estimator):
 
 
 def _comparable_parameters(estimator: Estimator) -> JsonDict:
-    """Return an estimator's parameters by name, to compare two estimators.
-
-    The spec of the feature map has all its parameters here, also those that the user left out.
-    """
+    """Return an estimator's parameters by name, to compare two estimators."""
+    # The spec of the feature map has all its parameters here, also those that the user left out.
     parameters = estimator.get_params()
     if estimator.feature_map is not None:
         parameters["feature_map"] = spec_of_map(feature_map(estimator.feature_map))

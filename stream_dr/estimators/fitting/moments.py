@@ -315,12 +315,10 @@ def _moments_of_all_rows(state: MomentState, c: Centred) -> Moments:
 
 
 def _zero_features(features: np.ndarray, cross: np.ndarray, scatter: np.ndarray | None) -> None:
-    """Set the sums of some features to 0, in place.
-
-    features: mask or indices of these features.
-    cross: (features, targets), cross-scatter of rows and targets.
-    scatter: (features, features), scatter of the rows, or None if only its diagonal is stored.
-    """
+    """Set the sums of some features to 0, in place."""
+    # features: mask or indices of these features.
+    # cross: (features, targets), cross-scatter of rows and targets.
+    # scatter: (features, features), scatter of the rows, or None if only its diagonal is stored.
     cross[features] = 0.0
     if scatter is not None:
         scatter[features] = 0.0

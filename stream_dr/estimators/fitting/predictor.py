@@ -107,10 +107,8 @@ class Predictor(ClosedForm):
         return readout.decisions(scores)
 
     def _score_targets(self, X: RowsLike) -> tuple[Readout, np.ndarray]:
-        """Return the readout of the projection, and the scores it gives rows.
-
-        The readout computes the scores (rows, k) of k labels or targets from the components.
-        """
+        """Return the readout of the projection, and the scores it gives rows."""
+        # The readout computes the scores (rows, k) of k labels or targets from the components.
         projection = self.linear_projection()
         readout = fitted_readout(projection)
         return readout, self.project(projection.target_score_projection(), X)
@@ -443,10 +441,8 @@ class LinearClassifier(LabelScore, Predictor):
         return super()._parse_targets(accumulator, y, n_rows)
 
     def _coefficients(self) -> np.ndarray:
-        """Return the coefficients of every class's score, (classes, features).
-
-        Two classes have two rows here, while `coef_` has only their difference.
-        """
+        """Return the coefficients of every class's score, (classes, features)."""
+        # Two classes have two rows here, while `coef_` has only their difference.
         projection = self.linear_projection()
         return np.asarray((loadings_used_to_predict(projection) @ fitted_readout(projection).weights).T)
 

@@ -795,10 +795,8 @@ def is_exact_without_refine(estimator: Estimator, state: State) -> bool:
 
 
 def _loadings_or_empty(earlier_projection: Projection | None, moments: Moments) -> np.ndarray:
-    """Return the columns (features, p) from which refine starts.
-
-    These are the p loadings of the earlier projection. Without an earlier linear projection, p is 0.
-    """
+    """Return the columns (features, p) from which refine starts."""
+    # These are the p loadings of the earlier projection. Without an earlier linear projection, p is 0.
     # Features that the earlier projection does not have get zeros. Without linear projection,
     # there are no columns.
     known = getattr(earlier_projection and inner_projection(earlier_projection), "loadings", np.zeros((0, 0)))
