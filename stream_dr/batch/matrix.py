@@ -296,7 +296,7 @@ def as_rows(X: Any) -> RowsAndNames:
     elif (table := as_table(X)) is not None:
         rows, names = as_matrix(table)
     else:
-        # A table that was made for a feature map raises an error. If X is none, it is a list, or of
+        # A table that was made for a feature map raises an error here. Any other X is a list, or of
         # unknown type.
         refuse_table(X)
         rows = _as_float_matrix(X)

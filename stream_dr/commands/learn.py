@@ -188,13 +188,13 @@ def _choose_default_model(
         first = next(blocks, None)
     if first is None:
         raise typer.BadParameter("the shards have no rows to choose a model by.", param_hint="--model")
-    # Shards may hold a table. Then `feature_map_spec` does not describe their columns yet.
+    # A table needs a feature map. `feature_map_spec` describes the columns of files, and
+    # `store_and_learn_files` adds it to the model later. For shards both are done here.
     from_shards = first.table and not files
     if from_shards:
         feature_map_spec = suitable_map_spec(first.X, feature_map_spec)
     key, params = default_estimator_spec(first, feature_map_spec)
     if from_shards:
-        # Add the map for shards here, because `store_and_learn_files` adds maps for files only.
         params = {**params, "feature_map": feature_map_spec}
 
     why = "`stream-dr suggest` compares it with others."

@@ -155,7 +155,8 @@ class Polynomial(FeatureMap):
     def _tensor_sketch(self, X: Rows) -> np.ndarray:
         """Return the tensor sketch (rows, n_features) of rows.
 
-        A tensor sketch is the convolution of `degree` count sketches of each row. A count sketch
+        Its inner products approximate the kernel (γ xᵀx' + coef0)^degree. It is the convolution of
+        `degree` count sketches of each row. A count sketch
         adds each feature, with a random sign, to a random column.
 
         X: (rows, features). The caller has multiplied X by √γ.

@@ -255,6 +255,7 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
     bars["width"] = min(0.8, 0.2 * len(values))
     traces = [bars, _share_line(model, values, cumulative_shares)]
 
+    # `spread` has standard errors of the eigenvalues. It is None if the rows are not in folds.
     spread = component_spread_or_none(model)
     if spread is not None:
         # The marks show the eigenvalues minus their estimated bias.

@@ -424,7 +424,8 @@ def principal_angles(before: Projection, after: Projection) -> np.ndarray | None
     only one projection has a feature, the other projection's loadings of this feature count as 0.
     Returns None if a projection is not linear or has no components.
     """
-    # A steady basis has columns of zeros, which span nothing.
+    # Loadings that are turned to a release may have columns of zeros, which span nothing. The
+    # canonical projection is the one before it was turned.
     old = linear_part_or_none(canonical_projection(before))
     new = linear_part_or_none(canonical_projection(after))
     if old is None or new is None or not old.n_components or not new.n_components:

@@ -305,12 +305,12 @@ class TargetRegression(Predictor):
         # `variances` (p,) has wᵀ A w for each component.
         variances = self.component_variances(moments, unscaled, eigenvalues, covariances)
         weights = covariances / variances[:, None]
-        # Sort the targets by label. Numeric targets have no labels, and keep their order. Before
-        # the first target, `moments.kind` is None.
+        # Sort the targets by label: `label_order` lists their indices in this order. It is empty for
+        # numeric targets, which keep their order. Before the first target, `moments.kind` is None.
         columns = moments.label_order or slice(None)
         labels = tuple(sorted(moments.labels))
         kind = moments.kind or "continuous"
-        return Readout(weights[:, columns], moments.target_mean[columns], kind, labels, TARGETS)
+        return Readout(weights[:, columns], moments.target_mean[columns], kind, labels, scores=TARGETS)
 
     @abstractmethod
     def component_variances(
