@@ -74,3 +74,14 @@ def test_a_written_section_replaces_the_one_of_its_set(tmp_path: Path) -> None:
     assert "Skipped: PCA: a reason." in digits
     for name in tasks.SOURCES:
         assert text.count(f"<!-- peers: {name} -->") == 1
+
+
+def test_figures_in_the_words_are_those_of_the_tables() -> None:
+    text = PAGE.read_text(encoding="utf8")
+    advice = text.partition("## Take something else")[2].partition("\n## ")[0]
+    readme = (PAGE.parents[1] / "README.md").read_text(encoding="utf8")
+    advice += readme.partition("**Take something else**")[2].partition("\n## ")[0]
+    measured = set(re.findall(r"\d\.\d{3}", text.partition("\n## Tables")[2]))
+    named = re.findall(r"\d\.\d{3}", advice)
+    assert len(named) >= 8
+    assert set(named) <= measured

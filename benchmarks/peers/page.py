@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.papers import drawing
+from benchmarks.peers.methods import METHODS
 from benchmarks.peers.tasks import SOURCES
 
 HEAD = ("method", "numbers", "bytes", "rows/s", "MB", "5-NN", "linear", "same", "recall")
@@ -76,7 +77,7 @@ def section(name: str, result: Result) -> str:
         "",
         f"{rows:,} rows learned, {result.asking:,} asking, {features:,} features, {result.classes} labels. "
         f"Source: {source.origin}. Licence: {source.licence}. "
-        f"Measured on {datetime.now(UTC):%Y-%m-%d}, {result.rounds} rounds.",
+        f"Measured on {datetime.now(UTC):%Y-%m-%d}, rounds: {result.rounds}.",
         "",
         table(HEAD, [cells(method, figures) for method, figures in measured.items()]),
         "",
@@ -119,6 +120,8 @@ def write(results: dict[str, Result], docs: Path) -> None:
 
 def draw(results: dict[str, Result], docs: Path) -> None:
     """Draw 5-NN and recall by dimension, a column of panels for each data set."""
+    drawn = [name for name, method in METHODS.items() if method.by_dimension]
+    colours = {name: f"C{number}" for number, name in enumerate(drawn)}
     picture, panels = drawing.figure(2, len(DRAWN), width=3.6, height=2.9)
     for column, name in enumerate(DRAWN):
         for (key, title), axes in zip(
@@ -129,7 +132,9 @@ def draw(results: dict[str, Result], docs: Path) -> None:
                 if curve:
                     style = "--" if method in DASHED else "-"
                     heights = [f[key] for f in curve.values()]
-                    axes.plot([int(d) for d in curve], heights, style, marker="o", ms=3, label=method)
+                    axes.plot(
+                        [int(d) for d in curve], heights, style, color=colours[method], marker="o", ms=3, label=method
+                    )
             axes.axvline(results[name].classes - 1, color="0.7", linestyle=":")
             axes.set(xscale="log", xlabel="numbers a row", ylim=(0, 1))
             axes.set_xticks([1, 2, 4, 8, 16, 32, 64, 128], ["1", "2", "4", "8", "16", "32", "64", "128"])
