@@ -1,0 +1,1 @@
+"""Compare the methods with those of other libraries: `python -m benchmarks.peers`."""
