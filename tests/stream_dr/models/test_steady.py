@@ -1,5 +1,7 @@
 """A steady basis: published components are turned to those of the newest release, and `change` converts between versions."""
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from stream_dr.running.advance import backfill
 from stream_dr.running.refine import refine_model
 from stream_dr.solve.orientation import principal_angles
 from tests.support.batches import opened, put
+from tests.support.forked import run_forked
 
 LINEAR: dict[str, tuple[str, dict[str, Any]]] = {
     "lda": ("lda", {"n_components": 5}),
@@ -123,6 +126,33 @@ def test_what_is_published_depends_on_state_and_release_alone(tmp_path: Path, na
         model.publish(model.freeze())
         found.append(model.published.projection.apply(asked).tobytes())  # type: ignore[union-attr]
     assert len(set(found)) == 1
+
+
+def learn_and_die(path: Path, key: str, params: dict[str, Any]) -> None:
+    """Make a release, publish and snapshot, learn more, and be killed."""
+    directory = steady(path, key, params)
+    model = learn(directory, rows(1))
+    directory.releases.create(model, "a")
+    learn(directory, rows(2))
+    write_snapshot_if_needed(model, model.freeze(), directory.path)
+    learn(directory, rows(3, n_classes=6))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_a_kill_between_publications_changes_no_bit(tmp_path: Path, name: str) -> None:
+    key, params = LINEAR[name]
+    assert run_forked("", learn_and_die, tmp_path / "killed", key, params) == -signal.SIGKILL
+    found = []
+    for path in ("killed", "alive"):
+        with steady(tmp_path / path, key, params) as directory:
+            if path == "alive":
+                directory.releases.create(learn(directory, rows(1)), "a")
+                learn(directory, rows(2), rows(3, n_classes=6), publish=False)
+            model = learn(directory, rows(4, n_classes=6))
+            assert directory.releases.names(model) == {"a"}
+            found.append(model.published.projection.apply(rows(9).X).tobytes())  # type: ignore[union-attr]
+    assert found[0] == found[1]
 
 
 def test_angles_between_versions_are_those_of_the_canonical_basis(tmp_path: Path) -> None:
