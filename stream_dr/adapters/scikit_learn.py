@@ -264,6 +264,8 @@ def _polynomial_step(mapping: Polynomial, n_features: int) -> _MapStep:
     step.fit(np.zeros((1, n_features)))
 
     # Our products have `degree` factors, of which some may be the constant √coef0 (the last index).
+    # `powers` (products, features + 1) counts each feature and the constant in our products.
+    # `columns` finds the product with the powers of each of scikit-learn's columns.
     factors, weights = product_factors(n_features + bool(mapping.coef0), degree)
     powers = np.zeros((len(factors), n_features + 1), dtype=np.int64)
     np.add.at(powers, (np.arange(len(factors))[:, None], factors), 1)

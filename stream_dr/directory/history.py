@@ -266,6 +266,11 @@ class History:
                 found[position] = first
         return found
 
+    def has_unlearned(self, start: int, position: int, horizon: int) -> bool:
+        """Return True if rows from `start` to `position` were unlearned after `horizon`."""
+        events = self.unlearn_events(start, horizon)
+        return any(first <= position for first in events.values())
+
     def parse_named_removal(self, positions: Sequence[int], ids: Sequence[str | int]) -> Removal:
         """Return the Removal of rows that an unlearn request names.
 

@@ -277,8 +277,7 @@ class Releases:
         """
         if self._models().get(model.name) is not model:
             raise UnknownModel(f"model {model.name!r} was removed.")
-        unlearned = self._history.unlearn_events(model.start, published.unlearn_horizon)
-        if any(first <= published.position for first in unlearned.values()):
+        if self._history.has_unlearned(model.start, published.position, published.unlearn_horizon):
             raise CatchingUp(
                 f"version {published.version} of model {model.name!r} includes rows that were unlearned. Ask again when "
                 "the model is published without them."

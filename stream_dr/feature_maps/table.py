@@ -244,11 +244,11 @@ class Text(Words, TableMap):
     column: str | None = None
 
     def max_mapped_columns(self, n_input_columns: int) -> int:
-        """Return the largest number of columns of mapped rows.
+        """Return the number of columns of mapped rows.
 
         Words are hashed to `n_features` columns. One more column marks missing texts.
 
-        n_input_columns: not used.
+        n_input_columns: not used, because the rows have only one column, of texts.
         """
         return self.n_features + 1
 

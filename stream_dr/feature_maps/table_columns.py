@@ -539,9 +539,10 @@ def count_unseen(column: TableColumn, texts: tuple[str, ...], table_map: TableMa
 
 
 def hashed_category_index(category: str, table_map: TableMap) -> int:
-    """Return the index of the hashed column that a category shares.
+    """Return the index of the hashed column to which a category belongs.
 
-    The table's column has `table_map.n_hashed` hashed columns, numbered from 0.
+    Categories without a column of their own share `table_map.n_hashed` hashed columns, numbered
+    from 0. The hash of the category decides which one.
     """
     from sklearn.utils import murmurhash3_32
 

@@ -540,14 +540,10 @@ class Model:
         the model is refined again, even without the rows learned since then. False, too, while a
         release is published.
         """
-        if self.rows == 0 or self._keeps_publication(self.published):
-            return False
-        return self.published is None or self.published.position < self.position
-
-    @staticmethod
-    def _keeps_publication(published: Published | None) -> bool:
-        """Return True if no policy may replace a publication: if it is refined or a release."""
-        return published is not None and (published.refined_at is not None or published.release is not None)
+        published = self.published
+        if self.rows == 0 or published is None:
+            return self.rows > 0
+        return not published.stays and published.position < self.position
 
     @property
     def needs_solving(self) -> bool:
@@ -653,7 +649,7 @@ class Model:
         try:
             with self._solve_lock:
                 current = self.published
-                if self._keeps_publication(current) or (current is not None and current.position >= frozen.position):
+                if current is not None and (current.stays or current.position >= frozen.position):
                     return None
                 published = self._orient_and_publish(self.estimator.solve(frozen.state), frozen, residual=None)
 

@@ -67,6 +67,11 @@ class Published(NamedTuple):
     release: str | None = None
 
     @property
+    def stays(self) -> bool:
+        """True if no policy may replace this projection, because it is refined or a release."""
+        return self.refined_at is not None or self.release is not None
+
+    @property
     def eigenvalues(self) -> np.ndarray:
         """Eigenvalues (components,). Empty if the projection selects columns."""
         inner = self.projection.inner if isinstance(self.projection, Mapped) else self.projection

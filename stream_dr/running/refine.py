@@ -274,8 +274,7 @@ def publish_unrefined_again(directory: Directory, model: Model) -> None:
 
 def _is_outdated(directory: Directory, model: Model, frozen: FrozenState) -> bool:
     """Return True if rows of a frozen state were unlearned since then."""
-    events = directory.history.unlearn_events(model.start, frozen.unlearn_horizon, directory.position)
-    return any(first <= frozen.position for first in events.values())
+    return directory.history.has_unlearned(model.start, frozen.position, frozen.unlearn_horizon)
 
 
 def _should_stop(

@@ -107,7 +107,7 @@ class Predictor(ClosedForm):
         return readout.decisions(scores)
 
     def _score_targets(self, X: RowsLike) -> tuple[Readout, np.ndarray]:
-        """Return the readout of the projection, and the scores it gives rows."""
+        """Return the projection's readout, and the scores of rows X by this readout."""
         # The readout computes the scores (rows, k) of k labels or targets from the components.
         projection = self.linear_projection()
         readout = fitted_readout(projection)
