@@ -211,9 +211,10 @@ class Publish(BaseModel, extra="forbid", strict=True):
 class Policy(BaseModel, extra="forbid", strict=True):
     """Policy of when a model is solved and published.
 
-    The model is published as soon as one of the conditions is met. A model with {"seconds": null,
-    "idle": false} and no `rows` is published only by POST /models/{name}/publish. A service that
-    stops publishes only models whose policy would publish the model within a minute.
+    Each field is a condition. The model is published as soon as one condition is met. A policy
+    without conditions is {"seconds": null, "idle": false}: the model is then published only by POST
+    /models/{name}/publish. When the service stops, it publishes the models that their policies
+    would publish within a minute.
     """
 
     rows: PolicyRows | None = Field(DEFAULT_PUBLISH.rows, description="publish after this many new rows")

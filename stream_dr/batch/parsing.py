@@ -322,7 +322,7 @@ def _is_float_table(rows: list[Any]) -> bool:
 
 
 def _targets_of_matrix(y: np.ndarray, settled_kind: str | None) -> Targets:
-    """Return the Targets of an array (rows, k) of numbers."""
+    """Return the Targets of a 2-D array, which has numbers or 0 and 1 for labels."""
     # numpy stores Decimals as objects (kind O). The comparison with 0 and 1 below needs numbers.
     # The kinds S and U are texts, and b, i, u and f are bools and numbers.
     if y.dtype == object and any(isinstance(v, Decimal) for v in y.flat):

@@ -51,15 +51,15 @@ class LaplacianEigenmaps(Embedding, NeighbourhoodMethod):
     Notes
     -----
     Minimises Σ_ij (z_i − z_j)² S_ij with zᵀ D z = 1 [GLPLS eq. 2.26-2.29]. z_i is the coordinate
-    of the sampled row i. S (reservoir, reservoir) are the weights of the edges. D is the diagonal
+    of the sampled row i. S (r, r) are the weights of the edges of r sampled rows. D is the diagonal
     matrix of the row sums of S.
 
     Components with 1 − λ ≤ 1e-6 are left out, because Nyström's formula cannot extend them to new
     rows. Labels are not used, because a new row has no label by which its edges could be chosen.
 
-    Learning a row costs O(1), or O(entries) if the row is sampled. Solving costs O(reservoir³),
-    and transforming a row costs O(reservoir · features). The state of dense rows takes 8 ·
-    reservoir · features bytes.
+    Learning a row costs O(1), or O(entries) if the row is sampled. Solving costs O(r³) for r sampled
+    rows, and transforming a row costs O(r · features). The state of dense rows takes 8 · r ·
+    features bytes.
     """
 
     _: KW_ONLY

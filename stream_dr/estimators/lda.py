@@ -167,15 +167,17 @@ class LDA(LinearClassifier, TwoStage):
         return self._rotate_by_priors(loadings, eigenvalues, moments)
 
     def _rotate_by_priors(self, loadings: np.ndarray, eigenvalues: np.ndarray, moments: Moments) -> Directions:
-        """Return the directions in which weighted class means differ most.
+        """Return directions and eigenvalues for given class priors.
 
-        The class means are weighted by the priors. The eigenvalues are returned, too. The returned
-        directions are linear combinations of the q directions `loadings`, because priors change
-        neither the within-class scatter nor the ridge. The eigenproblem is of order q.
+        The directions are those in which the class means, weighted by the priors, differ most. They
+        are linear combinations of the directions that were found without priors.
 
-        loadings: (features, q), directions without priors.
-        eigenvalues: (q,), eigenvalues of these directions.
+        loadings: (features, q), the q directions that were found without priors.
+        eigenvalues: (q,), their eigenvalues.
         """
+        # Priors change neither the scatter within classes nor the ridge, so the new directions are
+        # combinations of the q old ones.
+        #
         # LDA inverts the matrix A = share·Cxx + ridge·I, where Cxx is the scatter of all rows. share
         # is 1, or 1 − shrinkage. Each direction w has the length at which wᵀ A w = 1. Of this 1,
         # share·eigenvalue is scatter between classes, and 1 − share·eigenvalue the rest, within

@@ -59,9 +59,7 @@ class OPLS(TargetRegression, TwoStage):
         """Return wᵀ A w (p,) for each component w.
 
         A (features, features) is the matrix that the method inverts, the rows' scatter with a
-        ridge.
-
-        For these methods wᵀ A w is |covariances|² / eigenvalue, so A is not multiplied.
+        ridge. The result is computed as |covariances|² / eigenvalue, without multiplying by A.
 
         loadings: (features, p), the components w.
         eigenvalues: (p,), eigenvalues of the components.

@@ -92,8 +92,9 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the components and their squared covariances with the targets.
 
-        The components are columns. There are at most n_components components, and fewer if the
-        remaining covariance is only rounding error.
+        The components (features, p) are computed one after another. After each, its part of the
+        covariance of rows and targets is subtracted. There are at most n_components components,
+        and fewer if the rest of the covariance is only rounding error.
         """
         most = self.n_components
         if not isinstance(most, int):

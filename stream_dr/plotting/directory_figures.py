@@ -691,7 +691,7 @@ def _models_by_score(directory: Directory) -> list[Model]:
 
 
 def _stream_section(directory: Directory) -> Iterator[str]:
-    """Yield the HTML of the table of the stream's log and schema."""
+    """Yield an HTML table of the log's size and the rows' schema."""
     schema = directory.schema
     layout = schema.layout or "none yet"
     rows = f"{layout}, {schema.features:,} features"

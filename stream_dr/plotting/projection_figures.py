@@ -222,8 +222,8 @@ def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
     attribute. If not, the share is the component's part of the sum of the drawn eigenvalues, where
     negative eigenvalues count as 0.
 
-    If the rows are in folds, marks show the eigenvalues without their bias. The error bars of the
-    marks are 95 % intervals.
+    If the estimator divides its rows into folds for cross-validation, marks show the eigenvalues
+    without the bias that comes from the finite number of rows. Error bars are 95 % intervals.
 
     model: a fitted estimator or a projection.
 

@@ -460,10 +460,11 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
 
 
 def convergence_figure_dict(passes_by_model: dict[str, list[JsonDict]], title: str) -> FigureDict:
-    """Return the convergence of refines as a figure dict.
+    """Return a figure dict of how models converged while they were refined.
 
-    The figure shows the residual and the angle of each pass. The angle is the largest principal
-    angle between the components after this pass and after the pass before.
+    To refine a model is to compute its exact solution by passes over the log. The figure shows two
+    lines for each model: the relative residual of the equations after each pass, and the largest
+    principal angle between the components after this pass and after the pass before.
 
     passes_by_model: name of a model → records of the passes by which the model was refined.
     """

@@ -99,10 +99,10 @@ class Subspace(NamedTuple):
 
 
 def start_subspace(columns: np.ndarray) -> Subspace:
-    """Return a Subspace without basis vectors, before the first step of the solver.
+    """Return the Subspace before the first step of the solver.
 
-    Each step adds the Subspace's `directions` to the basis. The first ones are orthonormal vectors
-    that span `columns`, without vectors that are only rounding error.
+    Its basis is empty. The first step will add its `directions` to the basis. They are orthonormal
+    and span `columns`, except for parts of the columns that are only rounding error.
 
     columns: (features, k), k columns that the basis will span.
     """

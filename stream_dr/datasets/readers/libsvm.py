@@ -329,10 +329,7 @@ def read_vw(
 
 
 def _parse_weight(second_word: list[str]) -> float | None:
-    """Return the weight in the word after the label.
-
-    The result is None if there is no such word, or if it is no number but a tag.
-    """
+    """Return the row's weight, or None if the word is a tag or the list is empty."""
     with suppress(ValueError, IndexError):
         return float(second_word[0])
     return None

@@ -64,10 +64,11 @@ from stream_dr.statistics.row_hashes import group_hashes
 
 
 class StateType:
-    """Descriptor that returns the class of an estimator's state.
+    """Descriptor of an attribute whose value is the class of the estimator's state.
 
-    The class is MappedState if the estimator has a feature map. Otherwise it is FoldedState if the
-    estimator stores rows in folds. An estimator with neither has a state of class `plain`.
+    The class depends on the parameters. It is MappedState if the estimator has a feature map.
+    Otherwise it is FoldedState if the estimator divides its rows into folds for cross-validation.
+    Otherwise it is `unmapped_type`, the argument of the descriptor.
     """
 
     def __init__(self, unmapped_type: type) -> None:
@@ -174,9 +175,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         """
 
     def stored_scatter(self) -> Literal["exact", "diagonal", "auto", ""]:
-        """Return the part of the rows' scatter that is stored.
+        """Return how the state stores the rows' scatter, a matrix (features, features).
 
-        The result is "exact", "diagonal" or "auto", or "" if the method stores no scatter matrix.
+        "exact" stores the whole matrix, and "diagonal" only its diagonal. "auto" chooses one of
+        the two by the first batch. "" stores neither.
         """
         return ""
 

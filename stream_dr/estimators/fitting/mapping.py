@@ -98,9 +98,10 @@ def merged_mapped_state(state: State) -> State:
 
 
 def inner_states_of_folds(state: State) -> tuple[MomentState, ...]:
-    """Return the state of the mapped rows of each fold.
+    """Return one state for each fold of cross-validation.
 
-    The result is empty if rows are not in folds.
+    If the estimator has a feature map, they are the states of the mapped rows. The result is empty
+    if the estimator does not divide its rows into folds.
     """
     inner = state_after_feature_map(state)
     if not isinstance(inner, FoldedState):

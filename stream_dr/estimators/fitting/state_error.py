@@ -405,11 +405,12 @@ def cross_validation_errors(
     Their error is measured on the rows of the fold, and averaged over all folds. Raises
     InvalidParameter if errors overflow.
 
-    states_by_fold: states with the same features and labels, in the same order.
-    all_rows_moments: moments of all rows, from which a matrix F is computed. The residuals of the
-        target columns are multiplied by F before they are squared.
-    fit_predictors: function that receives the moments (centred sums) of training rows, and returns
-        the m predictors computed from them.
+    estimator: estimator that computes moments, and weights of errors, from states.
+    states_by_fold: state of the rows of each fold. All states have the same features and labels.
+    all_rows_moments: moments (centred sums) of all rows. They decide how much the errors of each
+        label or target column count.
+    fit_predictors: function that receives the moments of training rows, and returns the m
+        predictors computed from them.
     """
     # F has a row for each label or target column. `present` is False for labels without rows.
     factors = estimator.loss_factors(all_rows_moments)
