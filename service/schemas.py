@@ -712,8 +712,8 @@ def openapi_document(app: FastAPI, needs_token: bool) -> JsonDict:
 
 
 def _complete_schemas(schemas: JsonDict) -> None:
-    """Add missing schemas and all examples to the schemas of the OpenAPI document."""
-    # No route refers to these three schemas. `missing["$defs"]` has them, by name.
+    """Add examples, and schemas that no route refers to, to those of the OpenAPI document."""
+    # FastAPI leaves these three out. `missing["$defs"]` has them, by name.
     kinds: Any = [(kind, "validation") for kind in (Problem, Rows, Overview)]
     _, missing = models_json_schema(kinds, ref_template=_REF_TEMPLATE)
     schemas |= missing["$defs"]

@@ -164,9 +164,10 @@ def serve_command(**overrides: Any) -> int:
 def raise_file_limit(settings: Settings) -> None:
     """Raise this process's limit of open files to the system's maximum.
 
-    Raises ValueError if the maximum is less than `max_connections` + FILES.
+    Raises ValueError if the maximum is too low for `max_connections` connections, and for the files
+    of the log and the models.
     """
-    # The log opens files while the service runs, so connections must leave some files for it.
+    # Each connection takes a file. FILES is the number of files that are open in addition.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = settings.max_connections + FILES
 

@@ -296,9 +296,7 @@ class AppState:
     ) -> T:
         """Parse a batch, and return the result of `handle`.
 
-        A body waits for the one thread that parses. The parsed batch then waits for the log. The
-        setting `max_queue_bytes` is the limit of waiting bytes. `BodyMemory` applies the limit to
-        the bodies of all requests. The engine applies the limit to the parsed batches.
+        The body is parsed in the one thread that parses all bodies, so that the event loop is free.
 
         handle: function that receives the batch's draft, such as `Running.submit`.
         body: the rows, in Arrow or JSON format.

@@ -364,6 +364,11 @@ def test_values(text: str, value: object) -> None:
 def test_specs() -> None:
     assert parse_model_spec("a=lda") == ("a", "lda", {})
     assert parse_model_spec("a=hsl:laplacian=star,gamma=1") == ("a", "hsl", {"laplacian": "star", "gamma": 1})
+    nested = '{"map":"table","encoders":{"b":"text"},"c":[1,{"d":2}]}'
+    assert parse_model_spec(f"a=lda:feature_map={nested},gamma=1").params == {
+        "feature_map": {"map": "table", "encoders": {"b": "text"}, "c": [1, {"d": 2}]},
+        "gamma": 1,
+    }
     assert parse_model_spec("a=lda:priors=[0.2,0.8],gamma=1") == ("a", "lda", {"priors": [0.2, 0.8], "gamma": 1})
 
 

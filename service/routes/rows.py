@@ -145,10 +145,10 @@ class RowsResult(Protocol):
     """Result of a query: projected rows or predicted targets."""
 
     def to_json(self) -> JsonDict:
-        """Return the result as a JSON object, for the response's body."""
+        """Return the projected or predicted rows as the JSON object of the response."""
 
     def to_arrow(self) -> bytes:
-        """Return the result as an Arrow stream, for the response's body."""
+        """Return the projected or predicted rows as the Arrow stream of the response."""
 
 
 def _rows_route_arguments(response_schema: type[BaseModel]) -> JsonDict:

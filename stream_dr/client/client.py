@@ -286,8 +286,9 @@ class Client:
             With {}, the model is refined only on request. None means {} for a new model, and no
             change for an existing model.
         basis : "steady" or None
-            "steady" turns each published projection to the newest release of the model, so that
-            vectors of the release match it. `n_components` must then be a number.
+            "steady" rotates the components of each new projection towards those of the model's
+            newest release, so that vectors computed with either can be compared. `n_components`
+            must then be a number.
 
         Raises ModelExists, InvalidParameter, UnknownEstimator and other errors of the service.
         """

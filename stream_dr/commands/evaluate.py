@@ -326,9 +326,9 @@ def suggest(
 
 
 def _propose_learn(comparison: "Comparison", id_column: str | None, arguments: list[str]) -> None:
-    """Print a command `learn` that uses the best method.
+    """Print a command line of `stream-dr learn` that uses the best method.
 
-    The command has the files and options of this command.
+    It has the files and options with which the user has called `stream-dr suggest`.
 
     id_column: column that this command has taken for ids without the option --id, or None.
     arguments: arguments of this process.

@@ -100,8 +100,8 @@ class ReadOptions(NamedTuple):
 
         Other paths are read as files of another format.
 
-        - A folder or a manifest of shards, and the URI of shards, are always read as shards.
-        - A folder of files is read as shards if each of its files is.
+        - The folder that `convert` has written, its manifest, and a URI are read as shards.
+        - Any other folder is read as shards if each of its files is a shard.
         - A single shard is read as a shard only if the user gave no option that says how to read
           a file, such as --format or --label.
         """
@@ -200,7 +200,8 @@ class ReadOptions(NamedTuple):
     def open_as_one_source(self, sources: Sequence[Path], skip_damaged: bool = False) -> Source:
         """Open shards and files of any formats as one source.
 
-        The source yields the rows of one path after the other.
+        The source yields the rows of one path after the other. If `skip_damaged` is true, damaged
+        shards are skipped with a message. If it is false, they raise an error.
         """
         files = self.open_all_but_shards(sources)
         if not files:

@@ -6,7 +6,6 @@ is JSON. A feature map without parameters may be given by its name (feature_map=
 """
 
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
@@ -122,10 +121,10 @@ def parse_model_spec(text: str) -> NamedSpec:
     if not (name and equals and key) or ":" in name:
         raise typer.BadParameter(f"{text!r}; give NAME=KEY[:param=value,…], for example lda=lda:n_components=9.")
 
-    # Split at commas, but not within braces or brackets, which belong to a JSON value. The pattern
-    # takes a comma unless a closing brace or bracket follows before the next opening one.
     params: dict[str, Value] = {}
-    for part in filter(None, re.split(r",(?![^{]*\}|[^\[]*\])", assignments)):
+    for part in _split_at_outer_commas(assignments):
+        if not part:
+            continue
         param, sign, value = part.partition("=")
         if not (param and sign):
             raise typer.BadParameter(f"{part!r} in {text!r}; give param=value.")
@@ -136,6 +135,22 @@ def parse_model_spec(text: str) -> NamedSpec:
     if isinstance(feature_map, str):
         params["feature_map"] = {"map": feature_map}
     return NamedSpec(name.strip(), key.strip(), params)
+
+
+def _split_at_outer_commas(text: str) -> list[str]:
+    """Split a text at its commas, but not at commas in braces or brackets."""
+    parts = [""]
+    depth = 0  # number of braces and brackets that are open
+    for character in text:
+        if character in "{[":
+            depth += 1
+        elif character in "}]":
+            depth -= 1
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
 
 
 def parse_param_value(text: str) -> Value:

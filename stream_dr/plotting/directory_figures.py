@@ -593,13 +593,13 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
 
     records: records of the directory, oldest first.
     """
-    # A sentence on the best models, with the score of the first of them. `tested` has the last
-    # scores of each tested model, by its id.
-    tested = directory.records.newest_scores()
+    # A sentence on the best models, with the scores of the first of them. `since` is the time at
+    # which the first of them became the best.
+    scores_by_id = directory.records.newest_scores()
     best = best_models(records, directory.models)
     if best is not None:
         first = directory.models[best.models[0]]
-        scores = tested.get(first.id, {})
+        scores = scores_by_id.get(first.id, {})
         names = " and ".join(f"<b>{escape(name)}</b>" for name in best.models)
         verb = "is best" if len(best.models) == 1 else "are best, within two standard errors"
         score = f"{_accuracy_or_r2_text(scores)} on {scores.get('tested', 0):,} rows before they were learned"
@@ -609,7 +609,7 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
     # "weakness" is a text if the model is no better than the most frequent label.
     models = _models_by_score(directory)
     for model in models:
-        weakness = tested.get(model.id, {}).get("weakness")
+        weakness = scores_by_id.get(model.id, {}).get("weakness")
         if weakness:
             yield f"<p><b>{escape(model.name)}</b> is {weakness}.</p>"
 
@@ -617,7 +617,7 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
     yield "<table><tr>" + "".join(f"<th scope=col>{head}" for head in _SUMMARY_HEADS)
     for model in models:
         described = model.describe(directory.position)
-        cells = _summary_cells(described, tested.get(model.id, {}))
+        cells = _summary_cells(described, scores_by_id.get(model.id, {}))
         yield "<tr>" + "".join(f"<td>{escape(str(cell))}" for cell in cells)
     yield "</table>"
 
