@@ -230,8 +230,9 @@ def _response_to_invalid(error: RequestValidationError) -> Response:
     # The sentence names at most five wrong fields. `errors` in the response has all of them.
     details = []
     for e in fields[:5]:
-        # A place begins with "body" or "query". In a model's spec, the estimator's key follows.
-        # The client has not written these parts, so they are left out.
+        # Leave out the parts of the place that the client has not written. They are the first
+        # part, "body" or "query", and the estimator's key: ("body", "pca", "params", "k") becomes
+        # "params.k".
         part, *place = e["where"]
         if place and part == "body" and place[0] in stream_dr.ESTIMATORS:
             del place[0]

@@ -334,8 +334,8 @@ class Failure(BaseModel):
     @field_validator("message")
     @classmethod
     def _hide_internal_message(cls, message: str, info: ValidationInfo) -> str:
-        """Replace the message of an error whose code is "internal"."""
-        # The message of an unexpected error was not written for clients.
+        """Return a general text in place of the message of an unexpected error."""
+        # An unexpected error has the code "internal". Its message was not written for clients.
         if info.data["code"] == "internal":
             return "the log has the details"
         return message
@@ -492,7 +492,7 @@ class ModelOverview(BaseModel):
 
 
 class Overview(BaseModel):
-    """Stream and models, as an event of the route /events carries them."""
+    """Data of one event of the route /events: the stream's length, and each model's state."""
 
     position: int
     rows: int

@@ -192,8 +192,8 @@ def delete_release(
 ) -> None:
     """Delete a release. The status is 409 while the model serves it.
 
-    It is also 409 if the basis of the model is turned to the release, unless the query has
-    `basis=reset`.
+    The components of a model with a steady basis are rotated towards those of its newest release.
+    So the status is also 409 for this release, unless the query has `basis=reset`.
     """
     shared.directory.releases.delete(shared.directory.model(name), release, query.basis is not None)
 

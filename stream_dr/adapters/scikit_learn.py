@@ -86,7 +86,7 @@ def to_sklearn(model: Estimator | Projection | Release | str | Path) -> Any:
     steps: list[Any] = []
     if isinstance(projection, Mapped):
         mapped = _map_step(projection)
-        linear = _before_factors(linear, mapped)
+        linear = _for_sklearn_columns(linear, mapped)
         steps.append(mapped.step)
     steps += _linear_steps(linear, key, params)
     if names is not None:
@@ -171,7 +171,8 @@ def _linear_steps(linear: Linear, key: str, params: Mapping[str, Any]) -> list[A
 
     d, p = linear.loadings.shape
     if key == "pca" and linear.turn is None and not params["standardize"]:
-        # scikit-learn divides whitened rows by their standard deviations.
+        # Our whitened loadings have the lengths 1/σ, where σ are the components' standard deviations.
+        # scikit-learn has loadings of length 1 and the variances σ².
         lengths = np.ones(p)
         if params["whiten"]:
             lengths = column_norms(linear.loadings)
@@ -183,6 +184,7 @@ def _linear_steps(linear: Linear, key: str, params: Mapping[str, Any]) -> list[A
         pca.n_features_in_ = d
         return [pca]
 
+    # Any other projection subtracts the mean, and multiplies by the loadings as TruncatedSVD does.
     svd = TruncatedSVD(n_components=p)
     svd.components_ = np.ascontiguousarray(linear.loadings.T)
     svd.n_features_in_ = d
@@ -201,6 +203,7 @@ def _discriminant_analysis(linear: Linear) -> Any:
 
     readout = linear.readout
     assert readout is not None
+    # `rest` has directions (features, r) that are no components, but needed for the scores.
     loadings = linear.loadings
     if readout.rest is not None:
         loadings = np.hstack([loadings, readout.rest])
@@ -211,7 +214,8 @@ def _discriminant_analysis(linear: Linear) -> Any:
         coefficients = coefficients[1:] - coefficients[:1]
         intercepts = intercepts[1:] - intercepts[:1]
 
-    # A fit to a few numbers sets what is private to scikit-learn. All public attributes are replaced.
+    # Fit a classifier to a few random numbers, because a fit sets scikit-learn's private attributes.
+    # Then replace its public attributes, and delete those that the projection does not have.
     p = linear.n_components
     labels = np.repeat(np.arange(max(p, len(readout.labels)) + 1), 2)
     numbers = np.random.default_rng(0).normal(size=(len(labels), max(p, 1)))
@@ -241,6 +245,7 @@ def _map_step(projection: Mapped) -> _MapStep:
 
 
 def _nystroem_step(mapping: Nystroem, landmarks: Landmarks) -> _MapStep:
+    """Return the Nystroem of scikit-learn that has the landmarks of our map."""
     from scipy.linalg import solve_triangular
     from sklearn import kernel_approximation
 
@@ -256,8 +261,10 @@ def _nystroem_step(mapping: Nystroem, landmarks: Landmarks) -> _MapStep:
 
 
 def _polynomial_step(mapping: Polynomial, n_features: int) -> _MapStep:
+    """Return the fitted PolynomialFeatures that is equal to our map of all products."""
     from sklearn.preprocessing import PolynomialFeatures
 
+    # With coef0 = 0, the kernel (γ xᵀy + coef0)^degree has products of exactly `degree` features.
     degree = mapping.degree
     least = 0 if mapping.coef0 else degree
     step = PolynomialFeatures(degree=(least, degree), include_bias=bool(mapping.coef0))
@@ -276,12 +283,14 @@ def _polynomial_step(mapping: Polynomial, n_features: int) -> _MapStep:
     return _MapStep(step, weights[columns] * constants, columns)
 
 
-def _before_factors(linear: Linear, mapped: _MapStep) -> Linear:
-    """Return a projection that applies to the columns of `mapped.step`.
+def _for_sklearn_columns(linear: Linear, mapped: _MapStep) -> Linear:
+    """Return the projection for the columns of scikit-learn's transformer.
 
-    linear: projection that applies to the columns of the feature map.
-    mapped: scikit-learn's transformer in place of the feature map.
+    linear: projection of rows that our feature map has mapped.
+    mapped: scikit-learn's transformer in place of our feature map.
     """
+    # A column of our map is a column of scikit-learn times its factor. So loadings are multiplied
+    # by the factors, and means are divided by them.
     factors = mapped.factors[:, None]
     readout = linear.readout
     if readout is not None and readout.rest is not None:

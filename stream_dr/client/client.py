@@ -353,8 +353,9 @@ class Client:
 
         reset_basis: if true, delete also the newest release of a model with a steady basis.
 
-        Raises UnknownModel or UnknownRelease, and ReleaseServed while the model publishes the
-        release or its basis is turned to it.
+        Raises UnknownModel or UnknownRelease. Raises ReleaseServed while the model serves the
+        release, and for the newest release of a model with a steady basis, to whose components
+        those of new projections are rotated.
         """
         path = f"{model_path(model)}/releases/{_quoted_url_segment('release', name)}"
         query = {"basis": "reset"} if reset_basis else {}

@@ -153,14 +153,14 @@ def _error_bars(model: Any, component: int) -> tuple[str, np.ndarray | None]:
     intervals, or None in two cases:
 
     - The uncertainty is not known.
-    - The direction of the component is too uncertain. `ComponentSpread.angles` has the typical
-      angle between the component and the component that infinitely many rows would give. If this
-      angle is above MAX_ERROR_BAR_ANGLE, error bars would be too short, so the note states it.
+    - The direction of the component is too uncertain for error bars. The note then has the typical
+      angle between the component and the component that infinitely many rows would give.
     """
     spread = component_spread_or_none(model)
     if spread is None:
         return "", None
     angle = spread.angles[component]
+    # Error bars of a component that is known less well would be too short.
     if angle > MAX_ERROR_BAR_ANGLE:
         return f" · known to {angle:.0f}° only", None
     return "", _confidence_half_widths(spread.components_std[component], spread)
@@ -353,15 +353,18 @@ def regularisation_figure_dict(model: Any, title: str) -> FigureDict:
 
 
 def _ridge_positions(ridges_from_zero: np.ndarray) -> tuple[np.ndarray, JsonDict]:
-    """Return the positions and the axis options of ridges.
+    """Return the x positions and the axis options of ridges, the values of `gamma`.
 
     The axis is logarithmic. The first ridge is 0, which has no logarithm. It is drawn at the left
     end of the axis, where the tick has the text 0.
 
     ridges_from_zero: the ridges, ascending from 0.
     """
-    # All ridges are 0 if no column varies. The ridge 0 is drawn at a tenth of the next ridge.
-    smallest = ridges_from_zero[1] or 1.0
+    # The ridge 0 is drawn at a tenth of the next ridge.
+    smallest = ridges_from_zero[1]
+    # All ridges are 0 if no column of the rows varies. Any scale will do then.
+    if smallest == 0.0:
+        smallest = 1.0
     x = np.maximum(ridges_from_zero, smallest / 10)
 
     # The ticks are at the ridge 0, and at the powers of ten from the next ridge to the largest one.

@@ -335,8 +335,8 @@ def accuracy_figure_dict(records: list[JsonDict], model_names: Collection[str], 
     """Return a figure of accuracy by number of learned rows.
 
     The figure is a dict. It has one line for each model. Accuracy is measured on rows that the
-    model has not learned yet. For continuous targets, R² is drawn in place of accuracy. The newest
-    curve in the records of each model is drawn.
+    model has not learned yet. For continuous targets, R² is drawn in place of accuracy. A record
+    has the whole line up to its time, so only each model's newest record is used.
 
     records: records of the directory, oldest first.
     model_names: names of the models to draw.
