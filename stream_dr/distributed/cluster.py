@@ -332,12 +332,12 @@ class _ClusterRun:
         return submit_checked(self._client, merge, older, newer, key=key)
 
     def _submit_unmergeable_model(self, recurrence_index: int) -> Future:
-        """Submit the task that learns all batches with one recurrence.
+        """Submit one task that learns all batches with one model.
 
-        A recurrence is a model whose states cannot be merged. Returns a Dask future of the task's
-        result.
+        The states of the model, a recurrence, cannot be merged. So its batches cannot be divided
+        into tasks. Returns a Dask future of the task's result.
 
-        recurrence_index: index of the recurrence in the plan's `recurrences`.
+        recurrence_index: index of the model in the plan's `recurrences`.
         """
         plan = self._plan
         spec, state = plan.recurrences[recurrence_index]
@@ -346,9 +346,9 @@ class _ClusterRun:
         states = []
         if state is not None:
             states = [self._client.scatter(state)]
-        # Count the rows of each batch as progress once, although several models learn the batch.
-        # If models have mergeable states (`plan.specs`), their tasks count all batches.
-        # If no model has a mergeable state, the first model of `plan.recurrences` counts them.
+        # Several tasks learn each batch, but its rows shall count as progress only once. The tasks
+        # of `plan.specs`, the models with mergeable states, count them. If there are no such
+        # models, the task of the first recurrence does.
         counts_as_progress = not plan.specs and recurrence_index == 0
         key = f"{self._context.topic}-recurrence-{recurrence_index}"
         return submit_checked(
@@ -484,11 +484,12 @@ class _ClusterSums:
         self._client = client
         self._context = _TaskContext(model.spec, directory.schema, frozen.state)
 
-        # Each item of `references` is (position of an event, reference to a batch in a shard), from
-        # the model's first event on. Rows that the state has already unlearned are left out.
+        # Each item of `references` is (position of an event, reference to a batch in a shard).
+        # Events after the position before `model.start`, which is the model's first event, are
+        # read. Rows that the state has already unlearned are left out.
         references = list(directory.history.references(model.start - 1, frozen.position, frozen.unlearn_horizon))
-        # Without a reference, the rows are in the log, which workers cannot read. This process adds
-        # them up.
+        # Without a reference, the rows are in the log, which workers cannot read. `__call__` adds
+        # them up in this process.
         logged = frozenset(position for position, reference in references if reference is None)
         self._logged = _RowsAtPositions(directory, model.estimator, logged, frozen)
 

@@ -143,9 +143,9 @@ class TaskPlan(NamedTuple):
         return Node(max(len(self.tasks) - 1, 0).bit_length(), 0)
 
     def is_only_child(self, node: Node) -> bool:
-        """Return True if a node is its parent's only child.
+        """Return True if a node of the merge tree has no neighbour to be merged with.
 
-        The result of the parent is then the result of the node.
+        The result of its parent node is then the node's own result.
         """
         # Only a first child (even number) may be alone. The second child would have the number
         # `number + 1`, and start at the task (number + 1) * 2^level.
@@ -191,7 +191,8 @@ class PartialResult(NamedTuple):
     """Result of learning consecutive batches.
 
     states: state of each model after these batches, in the order of `TaskPlan.specs`.
-    outlines: outline of each batch, which is a Block with one of the batch's rows.
+    outlines: a Block with one row of each batch, of which `representative_row` returns it. The
+        batch's event in the log takes its labels and number of features from this Block.
     refusal: error that names the first batch that cannot be learned, or None. If there is an
         error, `states` and `outlines` are empty.
     """
@@ -213,10 +214,11 @@ order:
 
 
 class _Learner(NamedTuple):
-    """Unfitted estimator that stands for a model when a batch is checked.
+    """Object with which a task checks that a model can learn a batch.
 
-    `admit_block` checks that every model of a directory can learn a batch. A task has only the
-    models' specs, so it passes estimators made from these specs in place of the models.
+    `admit_block` checks a batch by the fields of the models that shall learn it. A task has only
+    the models' specs. It makes an unfitted estimator from each spec, and passes this object in
+    place of the model.
     """
 
     estimator: Estimator
@@ -354,18 +356,19 @@ class _PlanRun:
         task_index: index of the task in the plan's `tasks`.
         """
         # `refusals` has the results of the tasks that cannot be learned, by their index.
-        plan = self.plan
         # Only the refusal of the earliest task is reported, so later tasks need not run.
         if task_index > min(self.refusals, default=task_index):
             return None
 
         # `_report_batch` is called before each batch. It raises if another task has failed.
+        plan = self.plan
         task = plan.tasks[task_index]
         result = learn_task(task, plan.specs, plan.schema, plan.limits, before_batch=self._report_batch)
         if result.refusal is not None:
             self.refusals[task_index] = result
             return None
-        return self._merge_up_tree(result, Node(0, task_index))
+        # The results of tasks are the nodes of level 0 of the merge tree.
+        return self._merge_up_tree(result, Node(level=0, number=task_index))
 
     def learn_unmergeable_model(self, recurrence_index: int) -> PartialResult:
         """Learn all batches with one model whose states cannot be merged.
@@ -518,10 +521,9 @@ class _ParallelReplay:
         self._counted_keys: set[str] = set()
 
     def append_and_learn_missing(self) -> None:
-        """Learn the missing batches, then append their events.
+        """Learn the batches of the data set that the log lacks, and append them to the log.
 
-        Missing batches are batches that the log does not have yet. If a batch cannot be learned,
-        an error names the batch and nothing changes.
+        If a batch cannot be learned, an error names the batch and nothing changes.
         """
         # Each missing batch is a pair (shard, reference to the batch).
         missing = list(self._replay.batches.missing_batches())
