@@ -92,7 +92,7 @@ class VersionQuery(Query):
 
     @model_validator(mode="after")
     def _refuse_two_projections(self) -> Self:
-        """Raise ValueError if a version is named together with release or form."""
+        """Raise ValueError if a query asks for a version and also for a release."""
         if self.version is not None and (self.release is not None or self.form == "release"):
             raise ValueError("a version has no release file; give either version, or release and form")
         return self

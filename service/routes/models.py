@@ -106,8 +106,9 @@ async def publish(
     If solving takes longer than the setting `wait_timeout`, the status is 202. If the published
     solution comes from POST /models/{name}/refine, the model is not solved again.
 
-    While a release is published, the model learns and publishes nothing else. A later request
-    without a release publishes the model as it is then, and its policy applies again.
+    After a release is published, the model still learns, but no new version is published. A later
+    request without a release publishes the model as it is then. From then on, new versions are
+    published by the model's policy (after so many rows or seconds) again.
     """
     seconds = shared.settings.wait_timeout
     release = body.release if body is not None else None

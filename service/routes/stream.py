@@ -281,9 +281,10 @@ def describe_estimators() -> JsonDict:
 
 
 def _form_field_kind(type_hint: Any) -> JsonDict:
-    """Return the kind of a parameter's form field, as {"kind": …}.
+    """Return the form field in which a user of the dashboard edits a parameter.
 
-    For a Literal, the dict also has "choices".
+    type_hint: type of the parameter. For `int`, the result is {"kind": "integer"}. For a Literal,
+        it is {"kind": "choice", "choices": [the values]}.
     """
     if get_origin(type_hint) is Literal:
         return {"kind": "choice", "choices": list(get_args(type_hint))}

@@ -225,12 +225,14 @@ class RiverTransformer(base.MiniBatchTransformer):
         If nothing has been learned yet, there are no components.
         """
         # Rows are a list of dicts if the estimator identifies columns by name, and CSR otherwise.
-        # CSR rows have no columns until a name has been learned.
-        n_rows = len(rows) if self._takes_dicts else rows.shape[0]
-        empty = np.empty((n_rows, 0))
-        if not self._takes_dicts and rows.shape[1] == 0:
-            return empty
-        # `_with_open_width` allows rows with more columns than were learned, if new names came.
+        if self._takes_dicts:
+            empty = np.empty((len(rows), 0))
+        else:
+            empty = np.empty((rows.shape[0], 0))
+            # CSR rows have a column for each name learned so far. There may be none.
+            if rows.shape[1] == 0:
+                return empty
+        # With an open width, the rows may have names, and so columns, that were not learned yet.
         try:
             projection = self.learner.projection()
             return np.asarray(self.learner.project(projection, self._with_open_width(rows)))

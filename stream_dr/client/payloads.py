@@ -347,12 +347,11 @@ class ServedArray(np.ndarray):
 
     @classmethod
     def from_response(cls, values: Any, response: JsonDict) -> Self:
-        """Return `values` with fields of a response as attributes.
+        """Return an array whose attributes say which projection has computed it.
 
-        If `values` is an array, the result shares its memory.
-
-        response: response of the service, with the fields "model", "version", "position",
-            "solution" and "unseen".
+        values: array or nested list of numbers. The result shares the memory of an array.
+        response: response of the service. Its fields "model", "version", "position", "solution",
+            "release" and "unseen" become the attributes.
         """
         array = np.asarray(values).view(cls)
         array.model = str(response["model"])

@@ -97,9 +97,10 @@ def learn(
     - pca if rows have no targets.
 
     A chosen lda or opls may get a ridge. The ridge is gamma=1 for sparse rows or feature_map=text,
-    and gamma=20 for tables with a column of prose. lda of 100 or more numbers gets shrinkage=.1.
-    One pass over wide rows gives the chosen model only an approximate solution. The exact solution
-    takes more passes. It is used if it predicts held-out rows (a random tenth) better.
+    and gamma=20 for tables with a column of prose. lda of rows with 100 or more numbers gets
+    shrinkage=.1. One pass over wide rows gives the chosen model only an approximate solution. The
+    exact solution takes more passes. It is used if it predicts held-out rows (a random tenth)
+    better.
 
         stream-dr learn data.csv --label y --dir D -o projected.parquet
         stream-dr learn texts.csv --label y --dir D --model lda=lda:feature_map=text

@@ -351,7 +351,7 @@ class _FileOptions(NamedTuple):
 
 
 class _CsvOptions(NamedTuple):
-    """Fields that `_add_options` adds as options for CSV files."""
+    """Command-line options of reading CSV files."""
 
     delimiter: Annotated[str, typer.Option(help="csv: separator of fields. \\t is a tab.")] = ","
     header: Annotated[
@@ -444,7 +444,8 @@ def _add_options(command: Callable[..., None], *declarations: type) -> Callable[
 def _parse_options(options: JsonDict) -> ReadOptions:
     """Convert the values of a command's options to ReadOptions.
 
-    options: values by name, which this function changes. Those of _MapOptions may be missing.
+    options: values of the options by name. This function changes the dict. The options of the
+        feature map, such as "one_hot", may be missing.
     """
     from stream_dr.datasets.sources import Options
 

@@ -115,13 +115,14 @@ def demo(
 def _post_shards(
     address: str, dir: Path, shards: list[Path], data: Any, replay_rates: dict[str, float], exit_at_end: bool
 ) -> None:
-    """Post shards to the service, print result tables, and write the report.
+    """Post shards to the service, print tables of accuracy and speed, and write the report.
 
     address: address of the service.
     dir: directory of the demo.
     shards: shards to post.
     data: the generated documents.
-    replay_rates: rows per second of each model in the replay, by the model's name.
+    replay_rates: rows per second of each model in an earlier replay, to be printed, by the model's
+        name.
     exit_at_end: True if the service stops afterwards. If False, commands to try are printed.
     """
     from stream_dr import demo as steps

@@ -412,9 +412,9 @@ class _PlanRun:
         return result
 
     def _report_batch(self, reference: Reference) -> None:
-        """Call `on_batch` with the batch that is learned next.
+        """Pass the batch that is learned next to the caller's function `on_batch`.
 
-        Raises OtherTaskFailed if another task has failed.
+        Raises OtherTaskFailed if another task of the plan has failed, so that this one ends, too.
         """
         self._check_other_tasks(reference)
         with self._lock:

@@ -270,7 +270,7 @@ class LiveFigures:
 
     directory: directory of the stream and the models.
     status: function that returns the status of the stream and its models. The status is a dict
-        that can be written as JSON. `draw_as_page_json` returns the status with the figures.
+        that can be written as JSON. `draw_as_page_json` returns it under the key "told".
 
     The example uses `directory` from the example of Running.
 

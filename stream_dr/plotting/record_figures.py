@@ -271,7 +271,7 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
     mode = "lines+markers" if len(own_records) <= FEW else "lines"
 
     # `field` is the key of the panel's value, and `axis` plotly's name of the panel's y-axis. The
-    # key "score" stands for accuracy or R².
+    # key "score" stands for accuracy or R². There is none before rows were tested.
     for field, _, axis in PANELS:
         values = []
         for scores in own_scores:
