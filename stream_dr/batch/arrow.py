@@ -263,7 +263,7 @@ def column_of_feature(name: str) -> str:
 
 
 def feature_hint(name: str) -> str:
-    """Return the sentence that says how to send a feature of a reserved name."""
+    """Return a sentence on how to send a feature that is called `weight`, `target` or the like."""
     return f"If {name} is a feature, call its Arrow column {FEATURE}{name}, or read a file with --as {name}=feature."
 
 
@@ -289,13 +289,14 @@ def feature_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def prefix_features(batch: pa.RecordBatch, stream_features: Sequence[str], to_learn: bool) -> pa.RecordBatch:
-    """Return a batch with the prefix added to features of reserved names.
+    """Return a batch whose features of reserved names have the prefix `feature:`.
 
-    A column `weight` becomes `feature:weight` if the stream has a feature `weight`, and the batch
-    has no column `feature:weight`. Lists are not renamed, because no feature is a list.
+    A column `weight` may be a feature, or have the weights of the rows. It is a feature, and becomes
+    `feature:weight`, if the stream has a feature `weight` and the batch has no column
+    `feature:weight`. Lists are not renamed, because no feature is a list.
 
-    to_learn: True if the rows will be learned. SchemaMismatch is then raised instead of renaming a
-        column. If the column had the rows' weights after all, the model would learn wrong rows.
+    to_learn: True if the rows will be learned. SchemaMismatch is then raised instead of renaming,
+        because the model would learn wrong rows if the column had the weights after all.
     """
     columns = batch.schema.names
     renamed = []
@@ -615,10 +616,11 @@ def block_from_arrow(
     declared_n_features : int or None
         Number of features that a setting or a manifest declares, or None.
     stream_features : sequence of str
-        Names of the stream's features, if they are known. A column `weight` is then the feature
-        of this name, if there is one. In all other cases it has the weights of the rows.
+        Names of the stream's features, if they are known. A column `weight` has the weights of the
+        rows, unless one of these names is `weight`. It is then the feature of this name.
     to_learn : bool
-        True to refuse a column `weight` if the stream has a feature `weight`.
+        True if the rows will be learned. A column that could be either is then refused, because
+        the model would learn wrong rows if the guess were wrong.
     """
     # Without `prefix_features`, a feature called `weight` would be read as the rows' weights.
     batch = _join_batches(batches)

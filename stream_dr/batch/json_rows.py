@@ -80,10 +80,9 @@ COLUMN_OVERHEAD_IN_VALUES = 64
 def refuse_missing_values(parsed_request: ParsedJson) -> None:
     """Raise LimitExceeded if too many values are missing.
 
-    The missing values of rows and of targets have separate limits.
-
-    A missing value takes no byte in the JSON text, but it takes memory in a Block. Without this
-    limit, a small request could take gigabytes. Costs O(values).
+    Rows that are objects may lack some of the columns. In the Block, these missing values take
+    memory, but they take no byte in the JSON text. Without this limit, a small request could take
+    gigabytes. The same holds for targets, which have a limit of their own. Costs O(values).
 
     parsed_request: the parsed JSON object of a request.
     """
@@ -92,8 +91,9 @@ def refuse_missing_values(parsed_request: ParsedJson) -> None:
     rows: Any = parsed_request.get("rows")
     target = parsed_request.get("target")
 
-    # Check rows that are objects with one value for each column. They may lack columns.
-    # Other rows cannot lack columns: sparse rows list their values, and lists have one length.
+    # Check rows that are objects with one value for each column.
+    # Other rows cannot lack columns: sparse rows list their values, and lists have one length. If
+    # the first row is sparse, a later row that is not will be refused when the rows are parsed.
     are_objects = isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows)
     if are_objects and not _is_sparse_row(rows[0]):
         keys = set(chain.from_iterable(rows))
@@ -101,7 +101,7 @@ def refuse_missing_values(parsed_request: ParsedJson) -> None:
         _refuse_too_many_gaps(len(rows), len(keys), n_values, "columns")
 
     # An entry of `target` is a list of numbers, one number, or null for a row without a target.
-    # A null takes as much memory as the longest list, so it counts as a gap of this width.
+    # A null takes as much memory as the longest list, so as many values are missing.
     if isinstance(target, list):
         lengths = [len(entry) for entry in target if isinstance(entry, list)]
         n_numbers = sum(not isinstance(entry, list) and entry is not None for entry in target)
@@ -123,7 +123,7 @@ def _refuse_too_many_gaps(n_rows: int, n_columns: int, n_present: int, column_no
     if needed > limit:
         message = (
             f"{n_rows} rows of {n_columns} {column_noun} take the room of {needed} values, and {n_present} are given; "
-            f"room for {limit} is made of so many. Give every row the same ones, or send fewer rows a request."
+            f"this many may take the room of {limit}. Give every row the same {column_noun}, or send fewer rows a request."
         )
         raise LimitExceeded(message, needed=needed, limit=limit)
 

@@ -280,7 +280,8 @@ def as_rows(X: Any) -> RowsAndNames:
     - InvalidRows if X is not a table of rows and columns.
     - InvalidIndex for a sparse matrix with invalid index arrays.
     - NotFinite for a value that is NaN, infinite or too large.
-    - SchemaMismatch or InvalidRows for a table that `table_from_arrow` made for a feature map.
+    - SchemaMismatch or InvalidRows for a table of `table_from_arrow`, which may have texts. Only a
+      feature map takes it.
     """
     X = open_rows(X)
     names = None
@@ -449,14 +450,18 @@ def read_table(X: Any, names: tuple[str, ...] | None = None) -> pa.RecordBatch:
     - SchemaMismatch if a column has an unsupported type, or values of different types.
     - NotFinite for a number that is infinite or too large.
     """
+    # A table that is already in the form for feature maps is returned as it is.
     X = open_rows(X)
     if is_table(X):
         return X
+
+    # Rows that are dicts, and rows that are texts.
     if only_has(X, Mapping):
         return parse_date_columns(table_from_dicts(X))
     if only_has(X, str):
         X = pa.table({"text": X})
 
+    # Frames and dense arrays. `as_table` returns None if X is no frame.
     if not is_sparse(X):
         table = as_table(X)
         if table is not None:
@@ -472,8 +477,8 @@ def read_table(X: Any, names: tuple[str, ...] | None = None) -> pa.RecordBatch:
         if dense.dtype.kind in "fiub" and dense.ndim == 2:
             return table_from_array(dense, names)
 
-    # X is sparse, or of another kind than above. `as_rows` raises an error if X is no kind of rows.
-    # `table_from_array` raises the error for sparse rows.
+    # X is sparse, or anything else. `table_from_array` raises the error for sparse rows. `as_rows`
+    # returns the rows of lists, and raises an error if X is no kind of rows.
     rows, _ = as_rows(X)
     return table_from_array(rows, names)
 
@@ -503,7 +508,11 @@ def as_floats(decimals: pa.Array) -> pa.Array:
 
 
 def _table_column(column: pa.Array) -> pa.Array:
-    """Return an Arrow array as a column of a table.
+    """Convert an Arrow array to one of the few types that a feature map's table has.
+
+    Texts and categories become dictionary-encoded texts. Dates become days, and times lose their
+    time zone. Booleans stay. Integers become int64, and all other numbers float64. Integers that
+    float64 cannot represent become texts.
 
     column: array of a type for which `is_table_type` is true, and not of vectors.
     """

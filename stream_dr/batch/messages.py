@@ -111,10 +111,9 @@ class FlatbufferTable:
         return cls(buffer, struct.unpack_from("<I", buffer, 0)[0])
 
     def number_or_zero(self, field_index: int, struct_format: str) -> int:
-        """Return the number in a field.
+        """Return the number in a field of this table, or 0 if the field is absent.
 
-        If the field is absent, 0 is returned.
-
+        field_index: index of the field in the table's definition (.fbs file).
         struct_format: format of the number for `struct.unpack`, such as "<q".
         """
         at = self._field(field_index)
@@ -152,12 +151,12 @@ class FlatbufferTable:
         return self._buffer[at : at + count]
 
     def structs_as_int64(self, field_index: int, words_per_struct: int) -> np.ndarray:
-        """Return the vector of structs in a field as int64.
+        """Return a field that is a list of structs as int64 (structs, words_per_struct).
 
-        The array has the shape (number of structs, words_per_struct).
+        For example, a struct of an offset and a length, both int64, has two words.
 
-        words_per_struct: size of a struct in words of 8 bytes. Smaller numbers within a word are
-            not separated.
+        words_per_struct: size of a struct in words of 8 bytes. If several smaller numbers share a
+            word, they stay together in one int64.
         """
         at, count = self._vector_place(field_index)
         if at + 8 * words_per_struct * count > len(self._buffer):
@@ -178,7 +177,8 @@ class FlatbufferTable:
         return self._table_offset + offset
 
     def _follow_reference(self, reference_offset: int) -> int:
-        """Return the offset in the buffer to which the reference at an offset points."""
+        """Return the place in the buffer to which the reference at a place points."""
+        # A reference is a number in the buffer, the distance from its own place to its target.
         return reference_offset + int(struct.unpack_from("<I", self._buffer, reference_offset)[0])
 
     def _vector_place(self, field_index: int) -> tuple[int, int]:
@@ -314,7 +314,7 @@ def checked_footer_row_counts(arrow_file: memoryview, messages: list[Message]) -
     checker = _MessageChecker(max_unpacked_bytes=None)
     try:
         footer = FlatbufferTable.root(arrow_file[begin:-10])
-        # The checks compare the size of the texts that they read with `metadata_bytes`.
+        # The checker refuses texts that are longer than all metadata, here the footer.
         checker.metadata_bytes = len(arrow_file) - 10 - begin
         checker.check_metadata(footer, 4)
         footer_schema = footer.table(1)
@@ -325,6 +325,7 @@ def checked_footer_row_counts(arrow_file: memoryview, messages: list[Message]) -
     except struct.error as e:
         raise MalformedInput("the footer of the Arrow file is damaged; write it anew.") from e
 
+    # The footer may list the record batches in another order than the stream has them.
     if sorted(batches) != list(rows) or sorted(dictionaries) != expected_dictionaries:
         raise MalformedInput("the footer of the Arrow file tells of other batches than it holds; write it anew.")
     return tuple(rows[place] for place in batches)
@@ -439,11 +440,11 @@ class _MessageChecker:
                 name = self._column_of_dictionary.get(dictionary_id, "")
                 raise SchemaMismatch(f"column {name} has a delta dictionary; send whole ones.", column=name)
             if rows is not None:
-                size = self._add_unpacked_bytes(rows, message.body)
+                size = self._count_unpacked_bytes(rows, message.body)
             self._dictionaries[dictionary_id] = size
         # Any other message is a record batch.
         else:
-            size = self._add_unpacked_bytes(header, message.body)
+            size = self._count_unpacked_bytes(header, message.body)
             # pyarrow copies all dictionaries again for each record batch after the first, so their
             # bytes count again.
             if self._batches:
@@ -451,7 +452,7 @@ class _MessageChecker:
             self._batches += 1
 
         # Add the message to the totals, and compare the totals with the limits.
-        # `_values` and `_buffer_bytes` already include the message, by `_add_unpacked_bytes`.
+        # `_values` and `_buffer_bytes` already include the message, by `_count_unpacked_bytes`.
         self._messages += 1
         # The schema is a message too, so one more message than MAX_BATCHES is allowed.
         self._enforce_limit(self._messages, MAX_BATCHES + 1, "record batches and dictionaries; join them")
@@ -559,11 +560,12 @@ class _MessageChecker:
         if self._text_bytes > self.metadata_bytes:
             raise MalformedInput("the Arrow schema refers to one of its parts more than once; write it anew.")
 
-    def _add_unpacked_bytes(self, batch_metadata: FlatbufferTable, message_body: memoryview) -> int:
-        """Return the unpacked size of a message's buffers, in bytes.
+    def _count_unpacked_bytes(self, batch_metadata: FlatbufferTable, message_body: memoryview) -> int:
+        """Count a message's values and the unpacked bytes of its buffers.
 
-        Each value counts as at least four bytes, because nulls and booleans take less in the
-        stream than in memory. The values and the bytes are also added to the totals.
+        Both are added to the totals of the stream, `_values` and `_buffer_bytes`. Returns the bytes
+        that the message takes in memory, at least four for each value: nulls and booleans take less
+        in the stream than in memory.
 
         batch_metadata: metadata of a record batch. The values of a dictionary are a record batch
             too.
@@ -739,7 +741,8 @@ def _limit_string_view_bytes(batches: Sequence[pa.RecordBatch], max_view_bytes: 
             if array.type.id != _STRING_VIEW or not len(array):
                 continue
             # Arrow's string-view layout has a view of four int32 (16 bytes) for each string. The
-            # first number is the length of the string. A negative one fails the full validation.
+            # first number is the length of the string. A negative length counts as 0 here, and is
+            # refused later, when Arrow validates the batch.
             views = np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)
             lengths = np.maximum(views[::4], 0)
             total += int(lengths.sum(dtype=np.int64))

@@ -121,18 +121,18 @@ def are_probably_measurements(kind: str | None, n_labels: int, n_rows: int) -> b
 
 
 def check_targets_unambiguous(passed_targets: object, parsed_targets: Targets) -> None:
-    """Raise InvalidTargets if targets may be labels or measurements.
+    """Raise InvalidTargets if nothing tells whether targets are labels or measurements.
 
-    Whole numbers written as floats may be both. An estimator that takes one label per row reads
-    these numbers as labels. Other estimators read the numbers as measurements.
+    Whole numbers written as floats can be both. An estimator that takes one label per row reads
+    them as labels. Other estimators read them as measurements. Here no estimator is known.
 
     passed_targets: targets as the caller passed them, before they were parsed.
-    parsed_targets: the parsed targets, for an unknown estimator.
+    parsed_targets: the targets, parsed without an estimator.
     """
     # The caller has already decided the kind of a Targets object. Without rows, nothing is decided.
     if isinstance(passed_targets, Targets) or not parsed_targets.rows:
         return
-    # For an unknown estimator, `parse_targets` reads such numbers as measurements.
+    # Without an estimator, `parse_targets` reads such numbers as measurements.
     values = parsed_targets.values
     if values is not None and values.shape[1] == 1 and np.all(values == np.floor(values)):
         raise InvalidTargets(
@@ -152,10 +152,11 @@ def _read_targets(y: Any, allowed_kinds: Sequence[str], settled_kind: str | None
     if not isinstance(y, np.ndarray):
         return _targets_of_items(y, allowed_kinds, settled_kind)
 
-    # Read a single column as one target for each row. If the kind is "multilabel", a column is an
-    # indicator matrix of one label instead, unless it has texts or objects (kinds S, U and O).
+    # A matrix with a single column has one target for each row. But if rows have several labels
+    # ("multilabel"), numbers 0 and 1 in it tell which rows have the only label.
     is_column = y.ndim == 2 and y.shape[1] == 1
-    if is_column and (settled_kind != "multilabel" or y.dtype.kind in "SUO"):
+    is_indicator = settled_kind == "multilabel" and y.dtype.kind not in "SUO"
+    if is_column and not is_indicator:
         y = y[:, 0]
     if y.ndim == 2:
         return _targets_of_matrix(y, settled_kind)
@@ -348,9 +349,13 @@ def _targets_of_matrix(y: np.ndarray, settled_kind: str | None) -> Targets:
 
 
 def _targets_of_floats(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind: str | None) -> Targets:
-    """Return the Targets of floats (rows,), which are labels or measurements.
+    """Return the Targets of floats (rows,).
 
-    NaN is a row without a target.
+    Whole floats are labels if the estimator learns labels, and measurements otherwise. NaN is a row
+    without a target.
+
+    allowed_kinds: kinds of targets that the estimator can learn.
+    settled_kind: kind that the caller or an earlier batch has decided, or None.
     """
     present = ~np.isnan(y)
     values = y[present].astype(np.float64, copy=False)
@@ -387,13 +392,13 @@ def _targets_of_floats(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind
 
 
 def _targets_of_labels(labels: np.ndarray | list[Any], settled_kind: str | None) -> Targets:
-    """Return the Targets of one label for each row, or of whole numbers.
+    """Return the Targets of values that look like one label for each row.
 
     settled_kind: kind that the caller or an earlier batch has decided, or None. If it is
-        "continuous", all items are measurements. If it is "multilabel", an error is raised.
+        "continuous", the values are numbers to predict. If it is "multilabel", an error is raised.
     """
-    # If the kind is "continuous", `labels` are whole numbers or objects, and None is a row without
-    # a target. "biu" are numpy's kinds of bools and integers.
+    # Numbers to predict are whole numbers (numpy's kinds b, i and u), or objects, of which None is
+    # a row without a target.
     if settled_kind == "continuous":
         if isinstance(labels, np.ndarray) and labels.dtype.kind in "biu":
             return continuous_targets(labels)

@@ -56,7 +56,7 @@ class LazyBatches(Protocol):
     """Lazy frame that computes its rows batch by batch."""
 
     def collect_batches(self) -> Iterable[object]:
-        """Return the rows as batches, one after the other."""
+        """Compute the frame's rows, and return them as an iterable of smaller frames."""
 
 
 @runtime_checkable
@@ -71,7 +71,7 @@ class NumpyArrayLike(Protocol):
     """Object that numpy converts to an array."""
 
     def __array__(self) -> np.ndarray:
-        """Return the object as a numpy array."""
+        """Return the values of the rows or targets as a numpy array."""
 
 
 @runtime_checkable
@@ -99,7 +99,7 @@ class TableStream:
         self.source = source
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """Yield the tables."""
+        """Yield one table for each batch that the source yields."""
         # A batch is an Arrow record batch, or a frame of the library that created the stream. The
         # stream is a pyarrow dataset or scanner, a lazy frame of polars, or an Arrow C stream.
         batches: Iterable[object]
@@ -376,7 +376,8 @@ def take_target_column(block: Block) -> Block:
 def drop_column(block: Block, name: str) -> Block:
     """Return a block without the column of this name.
 
-    If the rows have no such column, they do not change. A stream of tables becomes one table.
+    If the rows have no such column, they do not change. The tables of a TableStream are read, and
+    joined to one table.
     """
     if isinstance(block.X, TableStream):
         block = block._replace(X=as_table(block.X))

@@ -128,9 +128,9 @@ class Schema(NamedTuple):
     def conform(self, block: Block) -> Block:
         """Return the block with its columns in the stream's order.
 
-        A sparse block with fewer columns than declared gets the declared number of columns. Columns
-        of a table that the block lacks are filled with missing values. Columns that the table lacks
-        come last.
+        A sparse block with fewer columns than declared gets the declared number of columns. If the
+        stream is a table, columns of the stream that the block lacks are added with missing values,
+        and columns of the block that the stream lacks come last.
 
         Raises SchemaMismatch if the block's columns do not match the stream's columns.
         """

@@ -80,7 +80,8 @@ class ColumnValues(NamedTuple):
     Attributes
     ----------
     kind : str
-        Kind of the column, as in the table above.
+        Kind of the column: "number", "integer", "boolean", "date", "time", "text" or
+        "category".
     values : ndarray (rows,)
         Value of each row. Numbers and days since 1970-01-01 (UTC) are float64, NaN if missing.
         Texts are int32 indices into `labels`, −1 if missing. The array must not be written to.
@@ -155,7 +156,8 @@ def table_kinds(rows: pa.RecordBatch) -> dict[str, str]:
 def drop_unused_texts(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return a table without the texts that no row has.
 
-    rows: table whose dictionaries may have texts that no row has, such as some rows of a table.
+    rows: table whose columns of texts are dictionary-encoded. After rows were selected from a
+        larger table, the dictionaries still have the texts of the other rows.
     """
     for i, (name, column) in enumerate(columns_by_name(rows).items()):
         if isinstance(column, pa.DictionaryArray):

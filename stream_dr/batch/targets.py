@@ -108,12 +108,12 @@ def encode_labels(column: pa.Array) -> tuple[tuple[Label, ...], np.ndarray]:
 
 
 def encode_plain_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray] | None:
-    """Return the distinct labels and one code for each row, by a dict.
+    """Return the distinct labels and one code for each row, if a dict can find them.
 
-    This is as fast as `encode_labels` for values of Python, and faster for few rows. Returns None
-    for long arrays of integers, and for labels that need the checks of `label_column`.
+    The labels are in order of appearance. The caller uses `encode_labels` if the result is None. It
+    is None for long arrays of integers, and for labels that need the checks of `label_column`.
     """
-    # Arrow is faster for long arrays of integers.
+    # A dict is faster for few rows, and Arrow (`encode_labels`) for long arrays of integers.
     if isinstance(labels, np.ndarray):
         if len(labels) >= MANY_ROWS and labels.dtype.kind in "iu":
             return None
@@ -231,7 +231,7 @@ def _whole_numbers(column: pa.Array, labels: Any) -> pa.Array:
 
 
 def _label_error(labels: Any) -> InvalidTargets:
-    """Return the error for labels that no Arrow column of labels holds."""
+    """Return the error for labels that cannot be stored in one Arrow column."""
     # If all labels are texts, or all are integers, the reason is one of their values (`odd`). If
     # not, the reason is their types.
     items = [item for item in map(_python_value, labels) if item is not None]
