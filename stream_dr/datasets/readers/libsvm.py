@@ -128,18 +128,25 @@ def _parse_all_lines(lines: Lines, pair_offsets_in_data: np.ndarray, index_base:
     index_base: number of the first column in the file, 0 or 1.
     min_width: minimum number of columns of the matrix.
     """
-    # Each pair has two tokens, the index and the value, with a colon between them.
-    # `text` has the bytes of the pairs, and blanks in place of everything else.
-    n_tokens, text = _count_tokens(lines, pair_offsets_in_data)
-    colons_before = np.concatenate(([0], np.cumsum(text == COLON)))
-    n_pairs = colons_before[lines.ends] - colons_before[pair_offsets_in_data]
-    if np.any(n_tokens != 2 * n_pairs):
+    # A token is a run of bytes other than blanks and colons. `edges` are the offsets at which tokens
+    # start and end, in turn.
+    text = _blank_all_but_pairs(lines, pair_offsets_in_data)
+    in_token = (text > SPACE) & (text != COLON)
+    edges = np.flatnonzero(np.diff(in_token, prepend=False, append=False))
+    starts = edges[0::2]
+    ends = edges[1::2]
+
+    # Every second token is the value of a pair. A colon stands between it and the token before, and
+    # there are no other colons.
+    colons = np.flatnonzero(text == COLON)
+    if not (np.array_equal(ends[0::2], colons) and np.array_equal(starts[1::2], colons + 1)):
         raise _NotPairsError
+    n_pairs = np.searchsorted(colons, lines.ends) - np.searchsorted(colons, pair_offsets_in_data)
 
     # Parse all tokens as numbers. Every second number is an index.
-    text[text == COLON] = SPACE
+    text[colons] = SPACE
     numbers = _parse_blank_separated_numbers(text)
-    if len(numbers) != n_tokens.sum():
+    if len(numbers) != len(starts):
         raise _NotPairsError
 
     indices = numbers[0::2] - index_base
@@ -163,13 +170,8 @@ def _parse_all_lines(lines: Lines, pair_offsets_in_data: np.ndarray, index_base:
     return X
 
 
-def _count_tokens(lines: Lines, pair_offsets_in_data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Count the tokens of each line.
-
-    A token is an index or a value. Returns two values:
-
-    - The number of tokens of each line, (lines,).
-    - A copy of the lines' bytes. Everything except the pairs is replaced by blanks.
+def _blank_all_but_pairs(lines: Lines, pair_offsets_in_data: np.ndarray) -> np.ndarray:
+    """Return a copy of the lines' bytes, with blanks in place of labels and comments.
 
     pair_offsets_in_data: (lines,). Offset in `lines.data` at which the pairs of each line start.
     """
@@ -187,13 +189,7 @@ def _count_tokens(lines: Lines, pair_offsets_in_data: np.ndarray) -> tuple[np.nd
     for start in np.flatnonzero(text == COMMENT).tolist():
         line = int(np.searchsorted(lines.starts, start, side="right")) - 1
         text[start : lines.ends[line]] = SPACE
-
-    # A token starts at a byte that follows a blank or a colon.
-    solid = (text > SPACE) & (text != COLON)
-    token_starts = solid.copy()
-    token_starts[1:] &= ~solid[:-1]
-    tokens_before = np.concatenate(([0], np.cumsum(token_starts)))
-    return tokens_before[lines.ends] - tokens_before[pair_offsets_in_data], text
+    return text
 
 
 def _parse_blank_separated_numbers(text_bytes: np.ndarray) -> np.ndarray:
@@ -258,7 +254,7 @@ def read_libsvm(
     n_features: int | None = None,
     rows_per_block: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
-    """Yield blocks of sparse float64 rows with their targets.
+    """Yield blocks of the sparse float64 rows of a libsvm file, with their targets.
 
     Parameters
     ----------
@@ -289,7 +285,7 @@ def read_vw(
     n_features: int | None = None,
     rows_per_block: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
-    """Yield blocks of sparse float64 rows with their targets.
+    """Yield blocks of the sparse float64 rows of a Vowpal Wabbit file, with their targets.
 
     Rows have weights if the first line of the file has a weight.
 
