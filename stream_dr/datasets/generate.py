@@ -216,10 +216,11 @@ def _ancestor_codes() -> np.ndarray:
 
 
 def _cumulative_subtopic_shares() -> np.ndarray:
-    """Return the cumulative probabilities of lower topics.
+    """Return the cumulative probabilities (4, 103) of topics below a main topic.
 
-    The array is (4, 103). Row i has the lower topics under the main topic i. The probabilities
-    follow Zipf's law. They are assigned to the topics in random order.
+    There are 103 topics in a tree, of which 4 are main topics. Row i has the probabilities of all
+    topics if the main topic is i. They are 0 for topics that are not below it. The others follow
+    Zipf's law, in random order of the topics.
     """
     shares = np.zeros((len(TOP_SHARES), len(TOPICS)))
     for i, top in enumerate(TOP_SHARES):
@@ -232,9 +233,9 @@ def _cumulative_subtopic_shares() -> np.ndarray:
 def _cumulative_topic_pair_shares() -> np.ndarray:
     """Return the cumulative probabilities (16,) of pairs of main topics.
 
-    TOP_SHARES has the 4 main topics, the roots of the tree of topics. The array has the 4 · 4 pairs
-    (first, second). A pair of two equal topics means that a row has only one main topic. The
-    probabilities are chosen so that the share of rows with each main topic is its value in
+    A row has one or two of the 4 main topics, which TOP_SHARES has. So there are 4 · 4 pairs (first
+    main topic, second main topic). A pair of two equal topics means a row with only one main topic.
+    The probabilities are chosen so that the share of rows with each main topic is its value in
     TOP_SHARES.
     """
     # `first` (4,) is the probability of each main topic to be the first topic of a row.

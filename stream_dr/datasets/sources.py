@@ -217,8 +217,8 @@ class FileSource:
         # The suffix .tsv (or .tsv.gz) means that the delimiter is a tab, unless the caller set one.
         if format == "csv" and options.delimiter == "," and all(".tsv" in path.suffixes for path in self.paths):
             options = options._replace(delimiter="\t")
-        # Without the option `raw`, the first rows decide whether they are a table. `first` reads
-        # them with `self.options`, so these are set before.
+        # The option `raw` says whether features keep their types, as a table's columns do. Without
+        # it, the first rows decide. `self.first` reads them by `self.options`, and so comes second.
         self.options = options
         if format in TABLES and options.raw is None:
             self.options = options._replace(raw=self.first is not None and self.first.table)

@@ -148,8 +148,8 @@ class ColumnRoles(NamedTuple):
         value_type = column_type
         if pa.types.is_dictionary(column_type):
             value_type = column_type.value_type
-        # A text has the labels of a row, between separators or as a JSON list. So has a nested
-        # value, such as a list. A number has none: the column is then one of 0 and 1.
+        # The column has several labels a row if its values are lists, or texts with a separator or
+        # a JSON list. If its values are numbers, it is a column of 0 and 1 for one label.
         has_texts = self.separator is not None or is_string_type(value_type)
         if has_texts or pa.types.is_nested(column_type):
             return self.labels[0]
@@ -185,7 +185,8 @@ class ColumnRoles(NamedTuple):
 
         - A column that the options name does not exist in the file.
         - No column is a feature.
-        - A column has a reserved name, such as "label" or "id", and no role.
+        - A column has a reserved name, such as "label" or "id", and the options do not say what it
+          is. In shards, columns of these names have the labels and ids.
         """
         # `declared` has the columns that the options call features: with their kind (`kinds`), or
         # without it (`feature`).
@@ -260,7 +261,8 @@ def split_batches_into_blocks(
             # Arrow has built the batches of a text file itself, so they are valid.
             if raise_with_line is None:
                 batch.validate(full=True)
-            # `raw` is True if the features keep their types. The first batch decides if it is None.
+            # `raw` is True if the features keep their types, and False if they are read as numbers. If
+            # the caller has not decided it (None), the first batch does, for all later batches.
             roles = roles._replace(raw=must_read_as_table(batch, features, roles))
             for start in range(0, batch.num_rows, rows_per_block):
                 part = batch.slice(start, rows_per_block)
@@ -384,7 +386,8 @@ def choose_feature_type(first_values: pa.Array, declared_kind: str | None) -> pa
     first_values: first values of the feature.
     declared_kind: kind of the feature that the caller has declared. None: decide by the values.
     """
-    # Without any value, or with only times of day, a feature is read as texts.
+    # Categories and texts are read as texts. So are a feature without any value yet, and times of
+    # day such as 12:30, for which tables have no type.
     arrow_type = first_values.type
     if declared_kind in ("category", "text") or pa.types.is_null(arrow_type) or pa.types.is_time(arrow_type):
         return pa.string()
@@ -400,7 +403,8 @@ def choose_feature_type(first_values: pa.Array, declared_kind: str | None) -> pa
         return arrow_type
     # If the first integers all differ, they may be ids, which are read as integers.
     # Other integers are read as floats, because later values may have fractions.
-    if pc.count_distinct(first_values).as_py() == len(first_values) > 1:
+    n_values = len(first_values)
+    if n_values > 1 and pc.count_distinct(first_values).as_py() == n_values:
         return arrow_type
     return pa.float64()
 

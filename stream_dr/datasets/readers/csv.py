@@ -188,7 +188,8 @@ class CsvFile:
         self.path = str(path)
         self.form = form
         # `record` has the fields of the first record, `number` is the line at which it ends.
-        # The first record is the header with the column names, unless `form.header` is False.
+        # The first record is the header with the column names, unless the user has said that there is
+        # none (`form.header` is False).
         number, record = next(self._read_records(), (1, []))
         self.names = self._parse_column_names(record, number)
         self.first_line = number + 1 if form.header is not False else 1
@@ -204,7 +205,7 @@ class CsvFile:
         block_size = max(PIECE, min(LONGEST, 4 * record_bytes))
         self._read = pacsv.ReadOptions(block_size=block_size, column_names=self.names, skip_rows=self.first_line - 1)
         self._parse = pacsv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
-        # Read all columns (None), and let Arrow infer all their types ({}).
+        # Read the first batch: all columns (None), whose types Arrow infers ({}).
         first = next(self.batches({}, None, first_batch_only=True), None)
         # A file without rows has columns without values.
         if first is None:
@@ -283,14 +284,15 @@ class CsvFile:
     def _read_codes(self, texts: pa.Array, column_name: str, roles: ColumnRoles) -> pa.Array:
         """Return a column of ids or labels as integers or texts.
 
-        The first values of a column decide for the whole file. They are integers if all are whole
-        numbers. Codes such as 007 and +1 are texts. Labels such as 2.00 are whole numbers, too.
+        The first values of a column decide for the whole file. If `_as_integers` can read all of
+        them, the column has integers. If not, it has texts.
 
         texts: the column's values in one batch. A column of `labels` is split into lists of labels.
 
-        Raises MalformedInput, which names the line, if a column has integers and a value is none.
+        Raises MalformedInput, which names the line, if the column has integers and a later value is
+        no integer.
         """
-        # Only ids must not be missing. `gaps` are the texts that stand for a missing label.
+        # Labels may be missing, ids must not. `gaps` are the texts that stand for a missing label.
         are_ids = column_name == roles.id
         if not are_ids:
             gaps = pa.array(sorted(self.form.gaps))
@@ -323,9 +325,11 @@ class CsvFile:
     def _as_integers(self, texts: pa.Array, are_ids: bool = False) -> pa.Array | None:
         """Return texts as integers, or None if one is no integer.
 
-        A text such as 007 or +1 is no integer, because the integer would not show the text.
+        A text such as 007 or +1 is no integer, because the integers 7 and 1 would be written in
+        another way.
 
-        are_ids: True for ids. False for labels, which may have zeros after the decimal separator.
+        are_ids: True for ids, False for labels. The label 2.00 is the integer 2. The id 2.00 is no
+            integer.
         """
         # Remove blanks and the zeros after the decimal separator from labels such as " 2.00".
         if not are_ids:
@@ -335,7 +339,6 @@ class CsvFile:
             integers = texts.cast(pa.int64())
         except pa.ArrowInvalid:
             return None
-        # The text 007 would come back as 7, so it is no integer.
         if integers.cast(pa.string()).equals(texts):
             return integers
         return None
@@ -612,11 +615,15 @@ class CsvFile:
         fields: fields of one column.
         arrow_type: Arrow type of the column.
         """
-        # `gaps` are the texts that stand for a missing value. In a matrix (`has_gaps` is false),
-        # numbers must not be missing. Columns of other types may have empty fields.
-        gaps = frozenset() if arrow_type == pa.float64() else frozenset({""})
+        # `gaps` are the texts that stand for a missing value.
         if self.has_gaps:
             gaps = self.form.gaps
+        # Numbers of a matrix must not be missing.
+        elif arrow_type == pa.float64():
+            gaps = frozenset()
+        # Other columns, such as texts, may have empty fields.
+        else:
+            gaps = frozenset({""})
         # A field may be a gap as it is, or after blanks are removed.
         texts = [field.strip().replace(self.form.decimal, ".") for field in fields if field not in gaps]
         present = [text for text in texts if text not in gaps]

@@ -95,7 +95,7 @@ def _has_only_midnights(column: pa.Array) -> bool:
 
 
 def _rows_off_midnight(column: pa.Array) -> np.ndarray:
-    """Return the rows whose timestamp (in seconds) is not at midnight."""
+    """Return the indices of rows whose timestamp (in seconds) is not at midnight."""
     # A missing timestamp counts as midnight.
     seconds = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return np.flatnonzero(seconds % _SECONDS_A_DAY)
@@ -129,15 +129,15 @@ def _check_key_count(path: FileName) -> None:
     Arrow allocates a value for each row and each different key, so a file with many different keys
     would take too much memory. The limit is _MOST_CELLS.
     """
-    # A nested object counts as a row of its own, whose keys are the keys that lead to it, joined by
-    # dots. At the top, nothing leads to the object (""). `size` is the number of bytes so far.
+    # A nested object counts as a row of its own. {"a": {"b": 1}} counts as two rows, with the keys
+    # ".a" and ".a.b". `size` is the number of bytes so far.
     rows = 0
     size = 0
     names: set[str] = set()
     for lines in read_line_groups(path, comment_byte=b""):
         size += len(lines.data)
         for i in range(lines.rows):
-            rows += _collect_keys_count_objects(_parse_json_line(lines, i), "", names)
+            rows += _count_objects(_parse_json_line(lines, i), "", names)
             if rows * len(names) > _MOST_CELLS:
                 lines.fail(i, f"{rows} rows so far have {len(names)} keys; give rows the same ones.")
         # Arrow infers the columns from the first PIECE bytes, so only these are checked.
@@ -153,24 +153,22 @@ def _parse_json_line(lines: Lines, line_index: int) -> object:
         lines.fail(line_index, f"no JSON ({e}).")
 
 
-def _collect_keys_count_objects(value: object, key_prefix: str, keys: set[str]) -> int:
-    """Add the keys of a JSON value to `keys`.
+def _count_objects(value: object, key_prefix: str, keys: set[str]) -> int:
+    """Return the number of objects in a JSON value, and add their keys to `keys`.
 
-    The keys of all nested objects are added, too.
+    Nested objects are counted, too, and their keys are added.
 
     value: parsed JSON value. A value without objects has no keys.
-    key_prefix: keys that lead to the object within its line, joined by dots. A key is added as
-        "path.key".
+    key_prefix: keys that lead to the value within its line, joined by dots. They are put before
+        each key that is added.
     keys: set to which the keys are added.
-
-    Returns the number of objects, nested objects included.
     """
     if isinstance(value, list):
-        return sum(_collect_keys_count_objects(inner, key_prefix, keys) for inner in value)
+        return sum(_count_objects(inner, key_prefix, keys) for inner in value)
     if not isinstance(value, dict):
         return 0
     keys.update(f"{key_prefix}.{name}" for name in value)
-    return 1 + sum(_collect_keys_count_objects(v, f"{key_prefix}.{name}", keys) for name, v in value.items())
+    return 1 + sum(_count_objects(v, f"{key_prefix}.{name}", keys) for name, v in value.items())
 
 
 def _float_type(inferred_type: pa.DataType) -> pa.DataType:

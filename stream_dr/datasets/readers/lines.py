@@ -452,7 +452,7 @@ def _is_utf8(encoding: str) -> bool:
 
 @contextmanager
 def open_text_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.NativeFile]:
-    """Open a file as an Arrow stream of UTF-8 text.
+    """Return a context manager that opens a file as an Arrow stream of UTF-8 text.
 
     The text is decompressed and converted to UTF-8. Arrow cannot open xz files, members of zip
     archives, and files in other encodings than UTF-8. These files are first copied to a temporary
@@ -467,6 +467,7 @@ def open_text_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.
     MalformedInput, OSError, EOFError, UnicodeError
         If the file cannot be decompressed or decoded.
     """
+    # The path of a member of a zip archive is archive.zip!member.
     suffix = Path(str(path)).suffix.lower()
     if _is_utf8(encoding) and "!" not in str(path) and suffix not in (".xz", ".zip"):
         # Opened and closed only to raise SourceMissing if there is no such file.

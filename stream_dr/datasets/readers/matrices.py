@@ -83,11 +83,12 @@ class _NpyArrayReader:
             yield self._read_next_rows_flat(count).reshape(count, *self.shape[1:])
 
     def check_array_kind(self, *allowed_dimensions: int) -> None:
-        """Raise SchemaMismatch if the array cannot be rows or targets.
+        """Raise SchemaMismatch if the array has a wrong type or shape.
 
-        The array must consist of numbers or strings, and must have at least one column.
+        The array must consist of numbers or strings. If it has columns, there must be at least one.
 
-        allowed_dimensions: allowed numbers of dimensions.
+        allowed_dimensions: numbers of dimensions that the array may have, for example 1 and 2 for
+            targets.
         """
         # The letters are numpy's kinds of booleans, integers, floats and strings.
         if self.dtype.kind not in "biufU":
@@ -411,7 +412,7 @@ def _convert_to_float64_rows(path: FileName, variable_name: str, values: Rows) -
 
 
 def _parse_targets_variable(values: Rows) -> Targets:
-    """Convert a variable to Targets.
+    """Convert a variable of a MATLAB file to Targets.
 
     The shape and the values of the variable decide the kind of targets:
 

@@ -82,12 +82,14 @@ class DocumentTopics:
         document_numbers: numbers of the documents, (rows,) int64. A document that is not in the
             topics file has no target.
         """
-        # The topics of a document are the entries low to high of the sorted arrays.
+        # Entry i of the arrays says that the document _documents[i] has the topic _codes[i]. They are
+        # sorted by document, so the topics of a document are the entries low to high − 1.
         low = np.searchsorted(self._documents, document_numbers, side="left")
         high = np.searchsorted(self._documents, document_numbers, side="right")
         counts = high - low
         indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         # `picks` has the indices low, low + 1, …, high − 1 of each document, one after the other.
+        # For example, low = (4, 0) and high = (6, 1) give (4, 5, 0).
         picks = np.repeat(low - indptr[:-1], counts) + np.arange(indptr[-1])
 
         present = counts > 0

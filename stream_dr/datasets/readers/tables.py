@@ -158,7 +158,8 @@ def _read_cursor_in_blocks(path: FileName, cursor: sqlite3.Cursor, roles: Column
     cursor: cursor of the executed query.
     rows_per_block: maximum number of rows in a block.
     """
-    # Choose the features by the names of the columns. Their types are not known yet.
+    # Choose the features by the names of the columns. Their types are not known yet. The result is
+    # None if the columns are those of a shard, such as `indices` and `values`.
     names = [column[0] for column in cursor.description]
     untyped = pa.schema(dict.fromkeys(names, pa.null()))
     features = feature_columns_unless_shard(untyped, roles)
@@ -267,8 +268,8 @@ def _split_table_name(path: FileName) -> tuple[str, str]:
 
 
 def _choose_table_to_read(path: FileName, requested_table: str, existing_tables: list[str]) -> str:
-    """Return the name of the table to read."""
-    # requested_table: name of the table, "" for the only table of the database.
+    """Return `requested_table`, or the only table of the database if it is ""."""
+    # Raises SourceMissing if there is no such table, or no only one.
     if not requested_table and len(existing_tables) == 1:
         return existing_tables[0]
     if requested_table not in existing_tables:
