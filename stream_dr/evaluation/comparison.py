@@ -204,10 +204,12 @@ class Comparison(NamedTuple):
         return self.lines[0]
 
     def weakness(self, line: MethodResult) -> str:
-        """Return a note on a method that is hardly better than a baseline.
+        """Return a note if a method is hardly better than the most frequent label.
 
-        The baseline always predicts the most frequent label. The note is "" for baselines, numeric
-        targets, and methods that failed or are better.
+        The difference of the accuracies is then less than its uncertainty. The note is "" for
+        baselines, numeric targets, and methods that failed.
+
+        line: result of the method.
         """
         # Only a comparison of classifiers has this baseline.
         frequent = next((c.score for c in self.lines if c.method == _MOST_FREQUENT), None)
@@ -426,6 +428,7 @@ def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
     kind = sample.y.kind
     key, params = default_estimator_spec(sample, map_spec)
     # Do not standardise texts and sparse rows, because a row's word weights have a common scale.
+    # The kind of such rows is a text with "words", such as "sparse words".
     has_words = "words" in ridge_row_kind(sample, map_spec)
     scaling: JsonDict = {} if has_words else {"standardize": True}
 
@@ -603,8 +606,9 @@ def _score_linear_baseline(estimator_with_feature_map: Estimator, train: Block, 
     model.fit(X, _targets_for_sklearn(train))
     score = _accuracy_or_r2(_targets_for_sklearn(test), model.predict(X_test))
     seconds = perf_counter() - start
-    # All features count as components, and the values of the learned rows as the model's bytes.
-    # For sparse rows, `X.data` has only the stored values.
+    # For the table of results, the features count as components. scikit-learn needs the values of
+    # all rows at once, so they count as the model's bytes. Of sparse rows, these are `X.data`.
+    # `cannot` is the table's column of what a method lacks.
     cannot = "reduce, merge, unlearn, learn row by row"
     n_columns = X.shape[1]
     size = X.data.nbytes

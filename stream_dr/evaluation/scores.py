@@ -188,8 +188,8 @@ class LabelScores:
         """Return the area under the ROC curve, averaged over labels.
 
         For one label, draw at random one row with the label and one row without the label. The
-        area is the probability that the row with the label has the larger score. If both scores
-        are in the same bin, the draw counts as one half.
+        area is the probability that the row with the label has the larger score. Scores are counted
+        in the bins of histograms. Two scores in the same bin count as equal, which is one half.
         """
         # Histograms (labels, bins) of the scores of rows with the label, and of rows without it.
         # Labels that all rows have, or no row has, are excluded.

@@ -248,7 +248,8 @@ def label_presence_means(sample: ProbeSample) -> tuple[np.ndarray, np.ndarray | 
     Returns two values:
 
     - (labels, components) mean of the rows with each label.
-    - (labels, components) mean of the rows without each label. None if rows have one label.
+    - (labels, components) mean of the rows without each label. None if the stream has one label a
+      row, because only the means of classes are then needed.
     """
     if sample.y.ndim == 1:
         return means_by_class(sample.Z, sample.y, sample.labels), None
@@ -834,9 +835,9 @@ class _Evaluation:
         model_and_probe: pair (name of the model, name of the classifier that is fitted to its
             projected rows).
         codes_by_row: list of label codes for each row.
-        predicted: predicted label codes (rows,) if rows have one label. If rows have several
-            labels, scores (rows, labels) for the labels that were known when the classifier was
-            fitted.
+        predicted: if rows have one label, the predicted label codes (rows,). If rows have several
+            labels, scores (rows, labels), positive for predicted labels. Labels that came after the
+            classifier was fitted have no score.
         """
         # `y` has the true labels in the shape that `predicted` has. The scores of all batches are
         # stored by model and classifier.
@@ -856,11 +857,10 @@ class _Evaluation:
 
 
 class _FirstColumnsProjection(NamedTuple):
-    """Projection that returns rows unchanged, for the baseline FULL_BASELINE.
+    """Projection that returns the first features of rows, for the baseline FULL_BASELINE.
 
-    n_features: number of features to return. Sparse rows with more features are cut.
-    kind: kind of the projection, as in other projections. "columns" means that the result consists
-        of columns of the rows.
+    n_features: number of features to return.
+    kind: kind of the projection, a field that all projections have.
     """
 
     n_features: int
@@ -872,8 +872,5 @@ class _FirstColumnsProjection(NamedTuple):
         return self.n_features
 
     def apply(self, X: Rows) -> Rows:
-        """Return rows X unchanged, or cut to `n_features` columns.
-
-        X is (rows, features).
-        """
+        """Return the first `n_features` columns of X (rows, features)."""
         return fit_sparse_width(X, self.n_features)

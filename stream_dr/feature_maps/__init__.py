@@ -67,7 +67,7 @@ def _make_spec_function(
     """
 
     def spec(*args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
-        """Check the map's parameters and return the map's spec."""
+        """Check the parameters of a feature map and return its spec, a dict."""
         return _checked_spec_of_map(map_class(*args, **kwargs))
 
     # Give the function the name, docstring and signature that help() shows.

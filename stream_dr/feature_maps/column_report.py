@@ -48,7 +48,7 @@ class ColumnReport(NamedTuple):
     made : str
         Description, in words, of how the column is encoded. "" if the column is skipped.
     columns : int
-        Number of numeric columns that encode this column so far.
+        Number of mapped columns that encode this column so far.
     values : int
         Number of distinct values.
     missing : int
@@ -90,7 +90,7 @@ class TableReport(NamedTuple):
 
     @property
     def used(self) -> int:
-        """Number of the table's columns from which the map makes numeric columns."""
+        """Number of the table's columns from which the map makes mapped columns."""
         return sum(bool(column.made) for column in self.columns)
 
     def __str__(self) -> str:
@@ -148,8 +148,9 @@ def _group_vector_columns(columns: tuple[ColumnReport, ...]) -> list[list[Column
 
 
 def _continues_run(run: list[ColumnReport], column: ColumnReport) -> bool:
-    """Return True if a column continues the vector columns v0, v1 …."""
-    # run: columns of one vector so far, such as v0 and v1. The next column would be v2.
+    """Return True if a column belongs to the same vector as the columns before it."""
+    # The columns of a vector v are v0, v1, v2, …, and are encoded in the same way. If `run` has v0
+    # and v1, the next column of the vector is v2.
     first = run[0]
     next_name = f"{first.name[:-1]}{len(run)}"
     if not first.name.endswith("0") or column.name != next_name:
@@ -206,13 +207,14 @@ def describe(rows: pa.RecordBatch | Iterable[pa.RecordBatch], spec: dict[str, An
     columns = []
     statistics = []
     for name in names:
-        report, column, problem = _report_column(name, batches, inferred[name], table_map, n_words)
+        report, column_statistics, problem = _report_column(name, batches, inferred[name], table_map, n_words)
         columns.append(report)
-        statistics.append(column)
+        statistics.append(column_statistics)
         if problem:
             problems.append(problem)
 
-    # For the map `text` the scatter is always diagonal, so there is no note.
+    # The note says that a model would store only the diagonal of the columns' scatter matrix,
+    # because they are too many. With the map `text`, this is always so and needs no note.
     note = ""
     if spec.get("map") != "text":
         note = diagonal_only_reason(table_map, statistics)
@@ -239,7 +241,9 @@ def _unknown_column_problems(table_map: Table, names: list[str]) -> list[str]:
 def _table_map_of_spec(spec: dict[str, Any]) -> Table:
     """Return the Table map that encodes columns as a spec says.
 
-    spec: spec of the map `table` or `text`. A spec that names no map is one of the map `table`.
+    For a spec of `text`, it is a Table map that encodes the text column in the same way.
+
+    spec: spec of the map `table` or `text`. Without the key "map", it is a spec of `table`.
     """
     parameters = {name: value for name, value in spec.items() if name != "map"}
     if spec.get("map") != "text":
@@ -288,7 +292,7 @@ def _report_column(
     table_map: map by which the column is encoded.
     n_hashed_words: number of hashed words, if the column is a text.
     """
-    # `column` has the statistics, and `width` is the number of numeric columns that encode it.
+    # `column` has the statistics, and `width` is the number of mapped columns that encode it.
     kind, why = inferred
     column = TableColumn(name)
     width = 0

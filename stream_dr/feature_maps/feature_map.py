@@ -56,7 +56,7 @@ class FeatureMap(ABC):
 
     @property
     def first_row_fixes_width(self) -> bool:
-        """True if the first row fixes the number of features."""
+        """True if later rows cannot have more features than the first row."""
         return False
 
     @property

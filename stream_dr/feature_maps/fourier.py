@@ -100,7 +100,7 @@ class RandomFourier(FeatureMap):
 
     @property
     def first_row_fixes_width(self) -> bool:
-        """True if the first row fixes the number of features."""
+        """True if later rows cannot have more features than the first row."""
         return self.orthogonal
 
     @property
@@ -219,10 +219,10 @@ class RandomFourier(FeatureMap):
         return out
 
     def bytes(self, n_input_columns: int) -> int:
-        """Return the memory of the frequencies in bytes.
+        """Return the memory of the map's random frequencies in bytes.
 
-        The memory is 4 · features · D bytes, where D is the number of columns of mapped rows. The
-        number of features is rounded up to a power of 2, except in the orthogonal variant.
+        They are a float64 matrix (features, D/2), where D is the number of columns of mapped rows.
+        The number of features is rounded up to a power of 2 unless `orthogonal` is true.
 
         n_input_columns: number of features of the rows before mapping.
         """
@@ -239,10 +239,10 @@ class RandomFourier(FeatureMap):
 
 @lru_cache(maxsize=8)
 def frequencies(fourier_map: RandomFourier, n_features: int) -> np.ndarray:
-    """Return the random frequencies of a map.
+    """Return the random frequencies of a map, from which it computes cosines and sines.
 
     The frequencies are (n_features, D/2) float64, read-only. D is the number of columns of mapped
-    rows. Row i depends only on the seed and i, except in the orthogonal variant.
+    rows. Row i depends only on the seed and i, unless the map's `orthogonal` is true.
 
     fourier_map: the map. Its gamma must be a number.
     n_features: number of features of the rows before mapping.
@@ -253,6 +253,7 @@ def frequencies(fourier_map: RandomFourier, n_features: int) -> np.ndarray:
     half = fourier_map.n_features // 2
     seed = fourier_map.seed
     gamma = float(fourier_map.gamma)  # type: ignore[arg-type]
+    # Only the RBF kernel has an orthogonal variant, in which the frequencies are orthogonal.
     if fourier_map.orthogonal:
         normals = _draw_orthogonal_frequencies(n_features, half, seed)
         omega: np.ndarray = np.sqrt(2.0 * gamma) * normals
@@ -310,7 +311,7 @@ def _median_distance(X: Rows, kernel: str) -> float:
 
 
 def _draw_orthogonal_frequencies(n_features: int, n_frequencies: int, seed: int) -> np.ndarray:
-    """Return random frequencies that are orthogonal within blocks.
+    """Return frequencies of random Fourier features, orthogonal within blocks.
 
     The frequencies are the columns of the result (n_features, n_frequencies). A block has at most
     `n_features` columns. The lengths of the columns are distributed like the lengths of standard

@@ -47,10 +47,7 @@ class Hashing(FeatureMap):
     sparse: ClassVar[bool] = True
 
     def max_mapped_columns(self, n_input_columns: int) -> int:
-        """Return the number of columns of hashed rows.
-
-        n_input_columns: not used.
-        """
+        """Return `n_features`, the map's number of columns for rows of any width."""
         return self.n_features
 
     def check(self) -> None:

@@ -125,8 +125,8 @@ class Landmarks(NamedTuple):
         # `factor` (m, m) is the Cholesky factor of the kernel matrix of the m landmarks.
         check_field_equals(self, "n_features", n_features)
         check_within(self, 0, ROW_COUNT_LIMIT, "seen", "picked")
-        # `factor` must have m rows and m columns. If it has more rows than `max_landmarks`, m is
-        # `max_landmarks`, so the check of the shape raises the error.
+        # There are at most `max_landmarks` landmarks. If `factor` has more rows, its shape is refused.
+        # `picked` may be larger than m, because not every row that was drawn becomes a landmark.
         m = min(len(self.factor), max_landmarks)
         check_dtype_and_shapes(self, np.float64, factor=(m, m))
         check_finite_arrays(self, "factor")
@@ -373,8 +373,8 @@ class Nystroem(FeatureMap):
         - Number of rows drawn so far among the first `self.first` rows of the stream.
 
         `self.max_landmarks` of these first rows are drawn, with equal probability (Knuth's algorithm
-        S). Some of them may not become landmarks. Then each later row is drawn, too. The caller
-        stops when there are `self.max_landmarks` landmarks.
+        S). Some of them may not become landmarks, for example rows equal to a landmark. To replace
+        them, every row after the first rows is drawn, until there are `self.max_landmarks`.
 
         landmarks: landmarks so far.
         block: the batch.
@@ -386,8 +386,8 @@ class Nystroem(FeatureMap):
         if len(landmarks.factor) == self.max_landmarks:
             return np.zeros(0, dtype=np.int64), picked
 
-        # While some of the first rows remain, a row is drawn with the probability
-        # (number of rows still to draw) / (number of remaining rows). Later rows are always drawn.
+        # A row among the first rows is drawn with the probability (number of rows still to draw) /
+        # (number of remaining first rows). Later rows (`remaining` ≤ 0) are all drawn.
         # `draws` (rows,) are random numbers in (0, 1), which depend on the number of the row in the
         # stream. _LANDMARK_DRAW identifies this use of random numbers.
         draws = draw_uniforms(self.seed, _LANDMARK_DRAW, landmarks.seen, block.rows)[:, 0]

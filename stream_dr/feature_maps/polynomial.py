@@ -176,7 +176,9 @@ class Polynomial(FeatureMap):
 
 @lru_cache(maxsize=8)
 def product_factors(n_features: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the factors and the weight of each product.
+    """Return the factors and the weight of each product of features.
+
+    The polynomial kernel of two rows is the inner product of their weighted products.
 
     Row i of the factors (products, degree) has the indices of the features in product i. The
     weight (products,) of a product is the square root of the number of orders in which its factors

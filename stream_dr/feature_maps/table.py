@@ -154,7 +154,7 @@ class Table(TableMap):
 
         n_input_columns: number of columns of the table.
         """
-        # A column has at most `most` numeric columns, and one that marks missing values.
+        # A column has at most `most` mapped columns, and one that marks missing values.
         # The most without categories are 7 of a time: the number, and sine and cosine of 3 cycles.
         most = max(7, self.max_categories + self.n_hashed, self.n_words or 0)
         if self.one_hot:
@@ -188,7 +188,7 @@ class Table(TableMap):
 
     @property
     def words(self) -> Words:
-        """Encoding of texts."""
+        """Settings by which texts are encoded as hashed words."""
         return Words(self.n_words or 0)
 
     def column_names(self, rows: pa.RecordBatch) -> Sequence[str]:
@@ -264,7 +264,7 @@ class Text(Words, TableMap):
 
     @property
     def words(self) -> Words:
-        """Encoding of texts."""
+        """Settings by which texts are encoded as hashed words."""
         settings = dict(vars(self))
         del settings["column"]
         settings["ngram_range"] = tuple(self.ngram_range)
@@ -291,10 +291,7 @@ class Text(Words, TableMap):
         return (str(name),)
 
     def declared_kind(self, name: str) -> str:
-        """Return "text", the kind of the only column.
-
-        name: not used.
-        """
+        """Return "text", because the map `text` reads its one column as texts."""
         return "text"
 
     def bytes(self, n_input_columns: int) -> int:
@@ -320,8 +317,9 @@ def update_statistics(table_map: TableMap, state: TableState | None, rows: pa.Re
         names = table_map.column_names(rows)
         state = TableState(columns=tuple(map(TableColumn, names)))
 
-    # Infer the kinds of columns that have had no value before. Their kind so far is "". Columns of
-    # texts may share hashed words, so `n_words` depends on the kinds of all columns.
+    # Infer the kinds of columns that have had no value before. Their kind so far is "". The columns
+    # of texts share a total number of hashed words, so `n_words`, the number of each, depends on
+    # the kinds of all columns.
     kinds = {}
     for column in state.columns:
         kind = column.kind
@@ -340,6 +338,7 @@ def update_statistics(table_map: TableMap, state: TableState | None, rows: pa.Re
         kind = kinds[column.name]
         if kind != column.kind:
             column, width = table_columns.start_column(column, kind, n_words, width)
+        # Dropped and constant columns, and ids, are not encoded.
         if column.is_encoded:
             converted = table_columns.read_column(column, rows)
             column, width = table_columns.update_column_statistics(column, converted, table_map, width, sign)
@@ -384,10 +383,10 @@ def mapped_columns_by_kind(state: TableState, table_map: TableMap) -> tuple[np.n
 
 
 def clear_counts_keep_columns(state: TableState) -> TableState:
-    """Return statistics without rows.
+    """Return the statistics with all counts set to 0, as if no row had been learned.
 
-    The columns of mapped rows do not change. So rows that are learned again are mapped to the
-    columns that they had before.
+    The mapped columns of each category and word stay, so rows that are learned again are mapped to
+    the same columns as before.
     """
     columns = []
     for column in state.columns:
@@ -440,8 +439,8 @@ def slices_within_memory_limit(table_map: TableMap, state: TableState, rows: pa.
     columns or long texts, because each word takes memory.
     """
     # Estimate the number of mapped values of a row that are not zero. A column without texts gives
-    # at most 7 (a time gives 7). A text gives at most one for each hashed column of words.
-    # A word has at least one letter and one space.
+    # at most 7 (a time gives 7). A text gives at most one for each of its words, and each column of
+    # hashed words. If the map does not set the number of these (0), there are at most WORDS_IN_ALL.
     most_words = table_map.words.n_features or WORDS_IN_ALL
     entries = 7 * len(state.columns)
     for column in rows.columns:
@@ -449,6 +448,7 @@ def slices_within_memory_limit(table_map: TableMap, state: TableState, rows: pa.
         if isinstance(column, pa.DictionaryArray):
             texts = column.dictionary.to_pylist()
             longest = max(map(len, texts), default=0)
+            # A word has at least one letter and one space.
             entries += min(most_words, longest // 2)
 
     # A slice has about ENTRIES_AT_ONCE entries, and from 1 to 4,096 rows.
@@ -492,14 +492,14 @@ def count_unseen_by_row(table_map: TableMap, state: TableState, rows: pa.RecordB
     known = {c.name: c for c in state.columns}
     counts = np.zeros(rows.num_rows, dtype=np.int64)
     for name, values in columns_by_name(rows).items():
-        # `column` is None if the first batch did not have the column. A map of texts (Text) has one
-        # column by choice, so the values of other columns do not count as unseen.
+        # `column` is None if the first batch did not have the column. The map Text reads one column
+        # only, so the values of other columns are not unseen, but ignored.
         column = known.get(name)
         if column is None and not isinstance(table_map, Text):
             counts += ~column_values(values).missing
         elif column is not None and column.kind in ("category", "text"):
-            # `unseen` counts the unseen words or categories of each distinct text (`labels`).
-            # `values` has the index of each row's text.
+            # `texts.labels` are the distinct texts, and `texts.values` has the index of each row's text.
+            # `unseen` counts the unseen words or categories of each distinct text.
             texts = table_columns.read_column(column, rows)
             unseen = table_columns.count_unseen(column, texts.labels, table_map)
             counts += unseen[texts.values] * ~texts.missing
@@ -585,8 +585,9 @@ def merge_table_states(table_map: TableMap, a: TableState, b: TableState) -> tup
     Returns two values:
 
     - The merged statistics.
-    - Array (b.width,). The map turns the columns of a table into numeric columns. Entry j is the
-      index of b's numeric column j after the merge. The indices of a's do not change.
+    - Array (b.width,). The map encodes the columns of a table as mapped columns, columns of
+      numbers. Entry j is the index of b's mapped column j after the merge. The indices of a's
+      mapped columns do not change.
 
     Raises CannotMerge if the tables have different columns.
 

@@ -143,7 +143,7 @@ LEFT_OUT = ("dropped", "id", "constant")
 """Kinds of columns that are not encoded."""
 
 SIZES = {"number": 1, "date": 5, "time": 7}
-"""Number of numeric columns that encode a column, by the kind of the column."""
+"""Number of mapped columns that encode a column, by the kind of the column."""
 
 _EPOCH, _YEAR = 10957.0, 365.2425
 """Number of days from 1970 to 2000, and mean number of days in a year."""
@@ -239,7 +239,7 @@ class TableMap(FeatureMap):
 class TableColumn(NamedTuple):
     """Statistics of one column of a table.
 
-    Numeric columns are the columns of mapped rows, which encode the table's columns.
+    Mapped columns are the columns of numbers that the map returns. They encode the table's columns.
 
     Attributes
     ----------
@@ -253,16 +253,16 @@ class TableColumn(NamedTuple):
     total : float
         Sum of the values. Dates count in years.
     categories : tuple of str
-        Categories that have their own numeric column, in the order of these numeric columns.
+        Categories that have their own mapped column, in the order of these mapped columns.
     counts : ndarray
         int64 number of rows with each category in `categories`. For a text, number of documents
         that have a word in each hashed column.
     places : ndarray
-        int64 indices of the numeric columns that encode values.
+        int64 indices of the mapped columns that encode values.
     missing : int
-        Index of the numeric column that marks missing values. −1 if there is no such column.
+        Index of the mapped column that marks missing values. −1 if there is no such column.
     hashed : int
-        Index of the first numeric column for hashed categories. −1 if there is no such column.
+        Index of the first mapped column for hashed categories. −1 if there is no such column.
     """
 
     name: str
@@ -281,7 +281,8 @@ class TableColumn(NamedTuple):
         table_map: the map.
         kinds: kinds that the column may have. None for any kind.
         """
-        # Kinds: "" before the first value, number, date and time (SIZES), and skipped (LEFT_OUT).
+        # The kinds are "" before the first value, number, date and time (the keys of SIZES),
+        # category, text, and those of columns that are not encoded (LEFT_OUT).
         check_one_of(self, "kind", kinds or ("", *SIZES, "category", "text", *LEFT_OUT))
         check_within(self, 0, ROW_COUNT_LIMIT, "present")
         check_within(self, -1, FEATURE_COUNT_LIMIT, "missing", "hashed")
@@ -290,7 +291,8 @@ class TableColumn(NamedTuple):
             actual = f"{len(self.categories)} categories"
             raise field_error(self, "categories", actual, "distinct, of a column of categories")
 
-        # A column of texts has a count for each hashed word, any other column for each category.
+        # `places` are the indices of the mapped columns that encode the column. `counts` has the
+        # number of rows with each hashed word of a column of texts, or with each category.
         n_counts = len(self.categories)
         if self.kind == "text":
             n_counts = len(self.places)
@@ -298,12 +300,12 @@ class TableColumn(NamedTuple):
             most_words = table_map.words.n_features or WORDS_IN_ALL
             if not 1 <= n_counts <= most_words:
                 raise field_error(self, "places", f"{n_counts} words", f"from 1 to {most_words}")
-        # SIZES has the number of numeric columns (`places`) of a number, date or time.
+        # SIZES has the number of mapped columns (`places`) of a number, date or time.
         n_places = SIZES.get(self.kind, n_counts)
         check_dtype_and_shapes(self, np.int64, counts=(n_counts,), places=(n_places,))
         check_within(self, 0, ROW_COUNT_LIMIT, "counts")
 
-        # `hashed` and `missing` are indices of numeric columns, or −1 if there is no such column.
+        # `hashed` and `missing` are indices of mapped columns, or −1 if there is no such column.
         # Only categories are hashed, and only encoded columns mark missing values.
         hashed_wrong = self.hashed >= 0 and self.kind != "category"
         missing_wrong = self.missing >= 0 and not self.is_encoded
@@ -312,9 +314,9 @@ class TableColumn(NamedTuple):
             raise field_error(self, "hashed", actual, f"-1 where kind is {self.kind!r}")
 
     def mapped_column_indices(self, table_map: TableMap) -> np.ndarray:
-        """Return the numeric columns that encode this column.
+        """Return the mapped columns that encode this column.
 
-        Numeric columns are the columns of mapped rows. The result has their indices (int64). It
+        Mapped columns are the columns of numbers that the map returns. The result has their indices (int64). It
         includes the columns of hashed categories and the column that marks missing values.
         """
         indices = self.places.tolist()
@@ -340,7 +342,7 @@ class TableColumn(NamedTuple):
 
     @property
     def is_encoded(self) -> bool:
-        """True if the column is encoded as numeric columns.
+        """True if the column is encoded as mapped columns.
 
         It is not if it has had no value so far, or is skipped, as an id or a constant is.
         """
@@ -350,15 +352,15 @@ class TableColumn(NamedTuple):
 def start_column(column: TableColumn, kind: str, n_hashed_words: int, width_so_far: int) -> tuple[TableColumn, int]:
     """Return a column with its kind set.
 
-    Numeric columns are the columns of mapped rows. Numbers, dates, times and texts get their
-    numeric columns here. So the new number of numeric columns is returned, too.
+    Mapped columns are the columns of numbers that the map returns. Numbers, dates, times and texts get their
+    mapped columns here. So the new number of mapped columns is returned, too.
 
     column: column without a kind.
     kind: kind of the column.
     n_hashed_words: number of hashed words, if the kind is "text".
-    width_so_far: number of numeric columns of the whole table so far.
+    width_so_far: number of mapped columns of the whole table so far.
     """
-    # SIZES has the number of numeric columns of a number, date or time. Categories get theirs later.
+    # SIZES has the number of mapped columns of a number, date or time. Categories get theirs later.
     # A text has one for each hashed word, and a count of the documents with the word.
     n_counts = 0
     size = SIZES.get(kind, 0)
@@ -376,25 +378,25 @@ def update_column_statistics(
 ) -> tuple[TableColumn, int]:
     """Return a column with a batch's values added or removed.
 
-    Numeric columns are the columns of mapped rows. New categories may need new numeric columns. So
-    the new number of numeric columns is returned, too. Raises CannotUnlearn if more values would
+    Mapped columns are the columns of numbers that the map returns. New categories may need new mapped columns. So
+    the new number of mapped columns is returned, too. Raises CannotUnlearn if more values would
     be removed than were learned.
 
     values: values of the batch, converted to the kind of the column by `read_column`.
     table_map: the map.
-    width_so_far: number of numeric columns of the whole table so far.
+    width_so_far: number of mapped columns of the whole table so far.
     sign: 1 to add the values, −1 to remove them.
     """
-    # `values.missing` is True for rows without a value. `column.missing` is the index of the
-    # numeric column that marks these rows, −1 if there is none.
-    missing = values.missing
-    n_missing = int(missing.sum())
-    present = len(missing) - n_missing
-    if sign < 0 and present > column.present:
-        raise CannotUnlearn(f"column {column.name} has {column.present} values; {present} cannot be taken out.")
+    # `column.present` is the number of values learned so far.
+    is_missing = values.missing
+    n_missing = int(is_missing.sum())
+    n_present = len(is_missing) - n_missing
+    if sign < 0 and n_present > column.present:
+        raise CannotUnlearn(f"column {column.name} has {column.present} values; {n_present} cannot be taken out.")
 
-    # The first missing value that is added gets a numeric column of its own.
-    column = column._replace(present=column.present + sign * present)
+    # Rows without a value have 1 in a mapped column of their own, which the first such row creates.
+    # `column.missing` is the index of this column, −1 if there is none yet.
+    column = column._replace(present=column.present + sign * n_present)
     if column.missing < 0 and n_missing and sign > 0:
         column = column._replace(missing=width_so_far)
         width_so_far += 1
@@ -404,7 +406,7 @@ def update_column_statistics(
         return _update_category_statistics(column, values, table_map, width_so_far, sign)
     if column.kind == "text":
         # `labels` are the distinct texts of the batch, and `values` has the index of each row's text.
-        rows_of_text = np.bincount(values.values[~missing], minlength=len(values.labels))
+        rows_of_text = np.bincount(values.values[~is_missing], minlength=len(values.labels))
         has_word = count_hashed_words(column.words(table_map), values.labels) != 0
         documents = (has_word.T @ rows_of_text).astype(np.int64)
         return column._replace(counts=column.counts + sign * documents), width_so_far
@@ -412,7 +414,7 @@ def update_column_statistics(
     # A column without values has exactly the sum 0, without rounding errors of removed values.
     total = 0.0
     if column.present:
-        batch_sum = float(values.values[~missing].sum())
+        batch_sum = float(values.values[~is_missing].sum())
         total = column.total + sign * batch_sum
     return column._replace(total=total), width_so_far
 
@@ -445,9 +447,9 @@ def encode_values_as_entries(column: TableColumn, values: ColumnValues, table_ma
 
 
 def _category_entries(column: TableColumn, values: ColumnValues, table_map: TableMap) -> Entries:
-    """Return an entry 1 for each row whose category has a numeric column.
+    """Return an entry 1 for each row whose category has a mapped column.
 
-    Entries are the row indices, column indices and values of a sparse matrix. Numeric columns are
+    Entries are the row indices, column indices and values of a sparse matrix. Mapped columns are
     its columns, which encode the table's columns.
     """
     # `labels` are the distinct categories of the batch, and `values` has the index of each row's.
@@ -477,7 +479,7 @@ def _number_entries(column: TableColumn, values: ColumnValues, table_map: TableM
 
     Entries are the row indices, column indices and values of a sparse matrix.
     """
-    # The first numeric column has the number itself, in every row.
+    # The first mapped column has the number itself, in every row.
     missing = values.missing
     if table_map.impute == "mean":
         fill = column.mean
@@ -487,7 +489,7 @@ def _number_entries(column: TableColumn, values: ColumnValues, table_map: TableM
     filled = np.where(missing, fill, values.values)
     parts = [(every, np.full(len(every), column.places[0]), filled)]
 
-    # The other numeric columns are pairs, the sine and cosine of each cycle of a date (year, week, …).
+    # The other mapped columns are pairs, the sine and cosine of each cycle of a date (year, week, …).
     # Values are years since 2000. `date` is in days since 1970. A year has _YEAR days, and
     # _EPOCH is the number of days from 1970 to 2000. A missing date has no cycles.
     at = np.flatnonzero(~missing)
@@ -550,13 +552,14 @@ def hashed_category_index(category: str, table_map: TableMap) -> int:
 
 
 def mapped_names_by_index(column: TableColumn, table_map: TableMap) -> dict[int, str]:
-    """Return the names of the numeric columns of a column.
+    """Return the names of the mapped columns that encode a table's column.
 
-    Numeric columns are the columns of mapped rows. The result is a dict from the index of each
-    numeric column that encodes this column to its name.
+    Mapped columns are the columns of numbers that the map returns. The result is a dict from their
+    indices to their names.
     """
-    # `places` are the indices of the numeric columns that encode values. `hashed` and `missing` are
-    # the index of the first column of hashed categories and of the column of marks, or −1.
+    # `places` are the indices of the mapped columns that encode values. `hashed` is the index of the
+    # first mapped column of hashed categories. `missing` is the index of the mapped column that is 1
+    # where the value is missing. Both are −1 if there is no such column.
     name = column.name
     places = column.places.tolist()
     if column.kind == "category":
@@ -568,7 +571,7 @@ def mapped_names_by_index(column: TableColumn, table_map: TableMap) -> dict[int,
         parts = [name]
         for cycle, _ in _CYCLES.get(column.kind, ()):
             parts += [f"{name} {cycle} sin", f"{name} {cycle} cos"]
-        # A column that is not encoded has a name, but no places.
+        # A column that is not encoded has a name, but no places (so strict=False).
         names = dict(zip(places, parts, strict=False))
 
     if column.hashed >= 0:
@@ -608,16 +611,16 @@ def merge_column_statistics(
     Returns three values:
 
     - The merged statistics.
-    - Dict from the index of each numeric column in b to its index after the merge. Indices in a do
+    - Dict from the index of each mapped column in b to its index after the merge. Indices in a do
       not change.
-    - Number of numeric columns of the whole table after the merge of this column.
+    - Number of mapped columns of the whole table after the merge of this column.
 
-    Numeric columns, which encode the column, are added at the end if only b has them. Raises
+    Mapped columns, which encode the column, are added at the end if only b has them. Raises
     CannotMerge if a and b differ in kind or number of words.
 
     a, b: statistics of the column in the two states.
     table_map: the map.
-    width_so_far: number of numeric columns of the whole encoded table before this merge.
+    width_so_far: number of mapped columns of the whole encoded table before this merge.
     """
     if b.kind and not a.kind:
         a, width_so_far = start_column(a, b.kind, len(b.places), width_so_far)
@@ -655,17 +658,17 @@ def merge_column_statistics(
 
 
 def _merge_categories(a: TableColumn, b: TableColumn, width_so_far: int) -> tuple[TableColumn, dict[int, int], int]:
-    """Merge the categories that have their own numeric column.
+    """Merge the categories that have their own mapped column.
 
-    Numeric columns are the columns of mapped rows. Returns three values:
+    Mapped columns are the columns of numbers that the map returns. Returns three values:
 
     - Column `a` with the categories and counts of both columns.
-    - Dict from the index of each numeric column of `b` to its index after the merge.
-    - Number of numeric columns of the whole table after the merge.
+    - Dict from the index of each mapped column of `b` to its index after the merge.
+    - Number of mapped columns of the whole table after the merge.
 
-    width_so_far: number of numeric columns of the whole table so far.
+    width_so_far: number of mapped columns of the whole table so far.
     """
-    # Categories that only `b` has get new numeric columns, after all others.
+    # Categories that only `b` has get new mapped columns, after all others.
     known = set(a.categories)
     new = [category for category in b.categories if category not in known]
     width = width_so_far + len(new)
@@ -687,7 +690,7 @@ def _update_category_statistics(
 ) -> tuple[TableColumn, int]:
     """Count a batch's values of a categorical column.
 
-    Each new category gets a numeric column of its own in the mapped rows. If there are more new
+    Each new category gets a mapped column of its own in the mapped rows. If there are more new
     categories than allowed, only the most frequent ones get a column of their own. The others, and
     all new categories of later batches, are hashed.
 
@@ -734,7 +737,7 @@ def _update_category_statistics(
 def _one_hot_categories(
     column: TableColumn, new: list[str], row_counts: dict[str, int], least: float, table_map: TableMap
 ) -> list[str]:
-    """Return the new categories that get a numeric column of their own.
+    """Return the new categories that get a mapped column of their own.
 
     new: new categories of a batch, the most frequent first.
     row_counts: number of the batch's rows with each category.
@@ -746,9 +749,9 @@ def _one_hot_categories(
         most = MOST_ONE_HOT
     room = max(0, most - len(column.categories))
 
-    # All other new categories are hashed. These are long ones, because they are not stored, and
-    # rare ones if the short ones do not all fit.
+    # Long categories are hashed, because the state does not store long names.
     short = [label for label in new if len(label) <= MAX_NAME]
     if len(short) <= room:
         return short
+    # There is not room for all short ones. Take the most frequent ones, unless these are rare, too.
     return [label for label in short[:room] if row_counts[label] >= least]

@@ -1,6 +1,6 @@
-"""Kinds of a table's columns, and the number of numeric columns they become.
+"""Kinds of a table's columns, and the number of mapped columns they become.
 
-Encoding turns each column of a table into one or more numeric columns. An upper bound of their
+Encoding turns each column of a table into one or more mapped columns. An upper bound of their
 number costs O(columns).
 
 The kind of a column is inferred from its first values. The kinds are number, date, time, category
@@ -153,7 +153,7 @@ def _looks_like_id(name: str, column: ColumnValues) -> bool:
 
     - The column's name is usual for ids, the values are whole numbers or strings, and the number
       of distinct values is more than a tenth of the number of rows.
-    - All values differ, and they are many single words.
+    - All values differ, and `_is_distinct_id` returns True: there are many, and each is one word.
     """
     if column.missing.any() or column.kind not in ("text", "integer", "number"):
         return False
@@ -174,9 +174,7 @@ def _has_id_name(name: str) -> bool:
 
 
 def _is_distinct_id(name: str, column: ColumnValues, n_distinct: int) -> bool:
-    """Return True if a column whose values all differ looks like an id."""
-    # Texts look like ids if there are many, and if they are single words or the column is named like
-    # an id. Whole numbers look like ids if the column is named like an id.
+    """Return True if a column whose values all differ has ids, by name and values."""
     # n_distinct: number of different values.
     named = _has_id_name(name)
     # Strings are ids if they are many, and single words or in a column named like an id.
@@ -208,7 +206,7 @@ def hashed_columns_per_text(table_map: TableMap, kinds: Iterable[str]) -> int:
 def max_table_width(table_map: TableMap, columns: Sequence[TableColumn]) -> int:
     """Return the largest possible width of encoded rows.
 
-    A feature map encodes each column of the table as one or several numeric columns.
+    A feature map encodes each column of the table as one or several mapped columns.
 
     table_map: the map.
     columns: statistics of the table's columns.
@@ -217,7 +215,7 @@ def max_table_width(table_map: TableMap, columns: Sequence[TableColumn]) -> int:
 
 
 def _max_mapped_columns_learned(table_map: TableMap, columns: Sequence[TableColumn]) -> dict[str, int]:
-    """Return the largest number of numeric columns that encode each column, by name."""
+    """Return the largest number of mapped columns that encode each column, by name."""
     most = {}
     for column in columns:
         if column.kind == "text":
@@ -228,9 +226,9 @@ def _max_mapped_columns_learned(table_map: TableMap, columns: Sequence[TableColu
 
 
 def check_max_encoded_columns(table_map: TableMap, kinds: dict[str, str]) -> None:
-    """Raise TooManyFeatures if a table may get too many columns.
+    """Raise TooManyFeatures if the map may encode a table in too many columns.
 
-    The columns are the numeric columns that encode the table.
+    There may be MAX_EXACT_WIDTH, for which a whole scatter matrix can be stored.
 
     kinds: kind of each column of the table by name, "" for a column without a value so far.
     """
@@ -241,14 +239,13 @@ def check_max_encoded_columns(table_map: TableMap, kinds: dict[str, str]) -> Non
 
 
 def diagonal_only_reason(table_map: TableMap, columns: Sequence[TableColumn]) -> str:
-    """Return the reason why only the scatter matrix's diagonal is stored.
+    """Return why a model stores only the diagonal of the scatter matrix.
 
-    The only possible reason is that the table may be encoded in too many columns. "" means that
-    the whole scatter matrix is stored.
+    The reason is that the map may encode the table in more than MAX_EXACT_WIDTH columns. The result
+    is "" if it does not, so that the whole matrix is stored.
 
     columns: the columns of the table.
     """
-    # MAX_EXACT_WIDTH is the largest width of rows for which the whole matrix is stored.
     most = _max_mapped_columns_learned(table_map, columns)
     total = sum(most.values())
     if total <= MAX_EXACT_WIDTH:
@@ -257,10 +254,10 @@ def diagonal_only_reason(table_map: TableMap, columns: Sequence[TableColumn]) ->
 
 
 def _table_too_wide_message(max_width: int, max_by_column: dict[str, int]) -> str:
-    """Return the message that a table may need too many numeric columns."""
-    # max_width: largest possible number of numeric columns of the whole table.
+    """Return the message that a table may need too many mapped columns."""
+    # max_width: largest possible number of mapped columns of the whole table.
     # max_by_column: largest possible number for each column of the table, by name.
-    # Name the column of the table with the most numeric columns.
+    # Name the column of the table with the most mapped columns.
     name = max(max_by_column, key=max_by_column.__getitem__)
     return (
         f"up to {max_width} columns may be made of this table's {len(max_by_column)} (of {name} {max_by_column[name]}), and "
@@ -269,9 +266,9 @@ def _table_too_wide_message(max_width: int, max_by_column: dict[str, int]) -> st
 
 
 def max_width_of_kinds(table_map: TableMap, kinds: dict[str, str]) -> int:
-    """Return the largest possible number of numeric columns that encode a table.
+    """Return the largest possible number of mapped columns that encode a table.
 
-    The number follows from the kinds that are known so far. Rows may need more numeric columns if
+    The number follows from the kinds that are known so far. Rows may need more mapped columns if
     a column without a value so far turns out to have texts.
 
     kinds: kind of each column of the table by name, "" for a column without a value so far.
@@ -289,14 +286,14 @@ def max_width_of_kinds(table_map: TableMap, kinds: dict[str, str]) -> int:
 
 
 def _max_widths(table_map: TableMap, kinds: dict[str, str]) -> dict[str, int]:
-    """Return the largest number of numeric columns that encode each column, by name.
+    """Return the largest number of mapped columns that encode each column, by name.
 
     Hashed words that text columns share are not counted.
 
     kinds: kind of each column of the table by name, "" for a column without a value so far.
     """
     # The final kind of a column is not known yet, for example strings become categories or texts.
-    # Take, for each kind of values, the kind of column that has the most numeric columns.
+    # Take, for each kind of values, the kind of column that has the most mapped columns.
     widest = {"text": "string", "integer": "number", "boolean": "number", "date": "time"}
     widths = {}
     for name, kind in kinds.items():
@@ -306,9 +303,9 @@ def _max_widths(table_map: TableMap, kinds: dict[str, str]) -> dict[str, int]:
 
 
 def _max_kind_width(name: str, kind: str, table_map: TableMap) -> int:
-    """Return the largest number of numeric columns that encode a column.
+    """Return the largest number of mapped columns that encode a column.
 
-    The numeric column that marks missing values is included.
+    The mapped column that marks missing values is included.
 
     name: name of the column.
     kind: kind of the column. "" for a column without a value so far, which counts as a category.
@@ -317,11 +314,11 @@ def _max_kind_width(name: str, kind: str, table_map: TableMap) -> int:
     if name in table_map.one_hot:
         one_hot = MOST_ONE_HOT
     categories = one_hot + table_map.n_hashed
-    # Each column of texts has `words` numeric columns for its words. If `words` is 0, all columns of
+    # Each column of texts has `words` mapped columns for its words. If `words` is 0, all columns of
     # texts share the same ones, which are not counted here.
     words = table_map.words.n_features
     # A column of strings may turn out to be categories or texts, so take the larger number.
-    # SIZES has the numbers of numeric columns of a number, a date and a time.
+    # SIZES has the numbers of mapped columns of a number, a date and a time.
     sizes = SIZES | {"text": words, "category": categories, "": categories, "string": max(categories, words)}
     if kind in sizes:
         return sizes[kind] + 1
