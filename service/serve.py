@@ -143,6 +143,8 @@ def serve_command(**overrides: Any) -> int:
     """Run `serve` as a command, and return the exit status.
 
     If the service cannot start, the error and its code are printed on stderr, and the status is 1.
+
+    overrides: settings by name, in place of those of the environment.
     """
     try:
         return serve(**overrides)
@@ -276,8 +278,8 @@ def _run_application(
 ) -> int:
     """Serve a directory until a signal, and return exit status.
 
-    - 0: the application has stopped its engine.
-    - 1: the application has ended without stopping its engine.
+    - 0: all threads that learn have finished their work, and the application has ended.
+    - 1: the application has ended before.
     - 3: the application could not start.
     """
     from service.app import create_app

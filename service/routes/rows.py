@@ -210,8 +210,8 @@ async def _respond_to_rows(
 
     def compute_response() -> Response:
         block = stream_dr.parse_rows(body, body_format, shared.limits, shared.directory.schema.names or ())
-        # The response may be larger if the request is. A request of few bytes may hold many rows of
-        # zeros, so rows count with an eighth of their bytes in memory.
+        # The limit of the response grows with the size of the request. Many rows of zeros take few
+        # bytes in a sparse or packed request, so an eighth of the rows' bytes in memory counts.
         n_request_bytes = max(len(body), block.nbytes // 8)
         _refuse_large_response(block.rows, _numbers_per_row(release, predicting), accept, n_request_bytes)
         result: RowsResult

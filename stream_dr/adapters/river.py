@@ -371,7 +371,8 @@ class RiverClassifier(RiverSupervisedTransformer, base.MiniBatchClassifier):
     def predict_many(self, X: Any) -> Any:
         """Return the most probable labels of a data frame's rows.
 
-        The result is a series of the same library. Before a row is learned, its labels are None.
+        The result is a series of the data frame's library. Until the model has learned a row, all
+        labels are None.
         """
         labels = self._labels(self._data_frame_to_rows(X, add_new_names=False))
         return _frame_like(X, {"label": labels or [None] * len(X)})["label"]

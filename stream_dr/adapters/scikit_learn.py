@@ -51,8 +51,8 @@ def to_sklearn(model: Estimator | Projection | Release | str | Path) -> Any:
 
     - LDA and ClassMeans become a LinearDiscriminantAnalysis. `transform`, `predict`,
       `decision_function` and `predict_proba` return what the estimator itself returns.
-    - PCA becomes scikit-learn's PCA. `inverse_transform` is right, too. With standardize=True or a
-      steady basis its components are not orthonormal, and it becomes the next.
+    - PCA becomes scikit-learn's PCA. `inverse_transform` is right, too. If its components are not
+      orthonormal, because of standardize=True or a steady basis, it becomes a TruncatedSVD.
     - Any other linear projection becomes a TruncatedSVD, behind a StandardScaler that subtracts the
       mean if there is one. Only `transform` is meant to be used: `inverse_transform` is right only
       if the components are orthonormal, and targets are not predicted.
@@ -198,7 +198,7 @@ def _linear_steps(linear: Linear, key: str, params: Mapping[str, Any]) -> list[A
 
 
 def _discriminant_analysis(linear: Linear) -> Any:
-    """Return a linear classifier as scikit-learn's LinearDiscriminantAnalysis."""
+    """Return a projection that predicts classes as a LinearDiscriminantAnalysis."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
     readout = linear.readout

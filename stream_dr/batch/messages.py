@@ -182,11 +182,11 @@ class FlatbufferTable:
         return reference_offset + int(struct.unpack_from("<I", self._buffer, reference_offset)[0])
 
     def _vector_place(self, field_index: int) -> tuple[int, int]:
-        """Return the offset and the number of elements of a vector.
+        """Return where the vector in a field starts, and its number of elements.
 
-        Both are 0 if the field is absent.
+        The start is an offset in bytes in this table's buffer. Both are 0 if the field is absent.
 
-        field_index: index of the field that has the vector.
+        field_index: index of the field in the table's definition (.fbs file).
         """
         at = self._field(field_index)
         if not at:
@@ -554,8 +554,9 @@ class _MessageChecker:
         self._parts += n_parts
         parts = "columns, counted in each record batch, and entries of metadata; send fewer"
         self._enforce_limit(self._parts, MAX_COLUMNS_AND_ENTRIES, parts)
-        # Add up the least sizes of columns and pairs of key and value: 16 bytes plus their texts.
-        # If the sum exceeds the metadata, the metadata refers to one part several times.
+        # Each column, and each pair of key and value, takes at least 16 bytes plus its texts. If these
+        # sum to more than the bytes of the metadata, several of them refer to the same bytes. A few
+        # bytes could so be read as gigabytes.
         self._text_bytes += 16 * n_parts + n_text_bytes
         if self._text_bytes > self.metadata_bytes:
             raise MalformedInput("the Arrow schema refers to one of its parts more than once; write it anew.")

@@ -277,7 +277,8 @@ def _targets_of_collections(rows: list[Any], allowed_kinds: Sequence[str], settl
     allowed_kinds: kinds that the estimator can learn.
     settled_kind: kind that the caller or an earlier batch has decided, or None.
     """
-    # Vectors of floats are measurements. Integers and texts are labels, unless the kind says else.
+    # Vectors of floats are numbers to predict. Other rows are lists of labels, unless the settled
+    # kind says that they are numbers, too.
     are_measurements = settled_kind == "continuous" or _is_float_table(rows)
     if not are_measurements:
         return multilabel_targets(rows)
@@ -287,7 +288,8 @@ def _targets_of_collections(rows: list[Any], allowed_kinds: Sequence[str], settl
         raise TargetKindMismatch(
             "lists of several lengths were given; this model was started with numbers. Pass a row of numbers a row."
         ) from e
-    # numpy makes one dimension of sets and missing rows. `multilabel_targets` reads or refuses them.
+    # Sets, or rows without a target among the lists, become an array of objects with one dimension.
+    # `multilabel_targets` reads or refuses them.
     if table.ndim == 1:
         return multilabel_targets(rows)
     return _read_targets(table, allowed_kinds, settled_kind)

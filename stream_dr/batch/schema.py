@@ -238,10 +238,10 @@ class Schema(NamedTuple):
         return self._replace(layout=layout, features=features, names=block.names, stated=stated)
 
     def _add_table(self, rows: Rows) -> "Schema":
-        """Return the schema with the columns of table rows.
+        """Return the schema of the stream after a batch of table rows.
 
-        The first value of a column decides its kind. A stream with the layout "named" becomes a
-        table.
+        The first value of a column decides its kind. If the stream had only columns of numbers so
+        far (the layout "named"), it becomes a table.
         """
         if self.layout not in (None, "named", "table"):
             raise SchemaMismatch(

@@ -623,8 +623,9 @@ def _refine_where_it_helps(directory: "Directory", dataset: Dataset) -> None:
         # A refined solution is approximate, too, if the model has learned rows since the refine.
         outdated = solution == "refined" and model.stale_rows
         approximate = unsolved or outdated or solution == "diagonal"
-        chosen_by_user = model.spec.params.get("scatter") == "diagonal" or model.served_release is not None
-        if not approximate or chosen_by_user:
+        chosen_by_user = model.spec.params.get("scatter") == "diagonal"
+        serves_release = model.served_release is not None
+        if not approximate or chosen_by_user or serves_release:
             continue
         if any(isinstance(shard.path, RemotePath) for shard in dataset.shards):
             say(f"note: {name} is solved from the diagonal; stream-dr refine {directory.path} --model {name} is exact.")

@@ -122,9 +122,10 @@ class WordAndTopicTables(NamedTuple):
 
 @lru_cache(maxsize=1)
 def build_vocabulary() -> WordAndTopicTables:
-    """Return the words and topics.
+    """Return the tables from which words and topics of documents are drawn.
 
-    The words and topics do not depend on the seed from which rows are drawn.
+    They do not depend on the seed of the documents. A document has topics. TOPICAL is the share of
+    its words that is drawn from tables of its topics, and the rest is drawn from one table for all.
     """
     # The seed is a constant, so that all rows have the same vocabulary.
     random = np.random.default_rng(1996)
@@ -139,7 +140,6 @@ def build_vocabulary() -> WordAndTopicTables:
     # The number of times that a row has a word is approximately Poisson distributed.
     # `present` is the probability that a row has the word at least once.
     # `topic_count` is the number of times that each word is in the tables of all topics.
-    # The share TOPICAL of a row's words comes from these tables.
     topic_count = np.bincount(topical.ravel(), minlength=WIDTH)
     overall_share = (1 - TOPICAL) * share + TOPICAL * topic_count / topical.size
     present = 1.0 - np.exp(-WORDS_A_ROW * overall_share)

@@ -596,7 +596,7 @@ class _ShardRows:
 
 
 def _sums_of_task(task: Task, context: _TaskContext, columns_to_multiply: np.ndarray, is_first_pass: bool) -> Sums:
-    """Return the sums of one pass of refine over a task's batches."""
+    """Return a task's rows' scatter matrix times given columns, and further sums."""
     # columns_to_multiply: (features, r), columns by which the rows' scatter matrix is multiplied.
     # is_first_pass: True for the first pass, in which a new state learns the rows, too.
     return _sums_of_source(context, _ShardRows(task, context), columns_to_multiply, is_first_pass)
@@ -605,7 +605,7 @@ def _sums_of_task(task: Task, context: _TaskContext, columns_to_multiply: np.nda
 def _sums_of_source(
     context: _TaskContext, source: Source, columns_to_multiply: np.ndarray, is_first_pass: bool
 ) -> Sums:
-    """Return the sums of one pass of refine over a source's rows."""
+    """Return the scatter matrix of a source's rows times given columns, and further sums."""
     # columns_to_multiply: (features, r), columns by which the rows' scatter matrix is multiplied.
     # is_first_pass: True for the first pass, in which a new state learns the rows, too.
     # If the estimator has a feature map, the source maps its rows, and the rest is without a map.

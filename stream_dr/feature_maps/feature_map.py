@@ -145,7 +145,11 @@ def draw_normals(seed: int, purpose_id: int, first_index: int, n_indices: int, d
     """Return standard normal random numbers.
 
     The result is (n_indices, draws_per_index) float64. Row i belongs to the index first_index + i,
-    and does not depend on other rows. `draw_uniforms` describes the parameters.
+    and does not depend on other rows.
+
+    seed, purpose_id: they decide the numbers. Each use of random numbers has another purpose_id.
+    first_index, n_indices: indices to draw numbers for, for example numbers of features.
+    draws_per_index: number of random numbers for each index.
     """
     uniforms = draw_uniforms(seed, purpose_id, first_index, n_indices, draws_per_index)
     normals: np.ndarray = ndtri(uniforms)
@@ -156,7 +160,7 @@ def draw_cauchys(seed: int, purpose_id: int, first_index: int, n_indices: int, d
     """Return standard Cauchy random numbers.
 
     The result is (n_indices, draws_per_index) float64. Row i belongs to the index first_index + i,
-    and does not depend on other rows. `draw_uniforms` describes the parameters.
+    and does not depend on other rows. The parameters are those of `draw_normals`.
     """
     uniforms = draw_uniforms(seed, purpose_id, first_index, n_indices, draws_per_index)
     return np.tan(np.pi * (uniforms - 0.5))

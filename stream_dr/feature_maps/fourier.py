@@ -332,7 +332,7 @@ def _draw_orthogonal_frequencies(n_features: int, n_frequencies: int, seed: int)
     blocks = []
     for b, start in enumerate(range(0, n_frequencies, n_features)):
         size = min(n_features, n_frequencies - start)
-        normals = draw_normals(seed, SPECTRUM + 100 * b, 0, n_features, size)
+        normals = draw_normals(seed, SPECTRUM + 100 * b, first_index=0, n_indices=n_features, draws_per_index=size)
         q, r = np.linalg.qr(normals)
         blocks.append(q * np.sign(np.diag(r)))
 

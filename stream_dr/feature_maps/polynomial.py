@@ -144,8 +144,9 @@ class Polynomial(FeatureMap):
             constant = np.full((len(rows), 1), np.sqrt(self.coef0))
             rows = np.hstack([rows, constant])
 
-        # Row i of `factors` (products, degree) has the indices of the features in product i. Start
-        # from the weights (products,), and multiply by one feature of each product at a time.
+        # Row i of `factors` (products, degree) has the indices of the features in product i. Its
+        # weight makes the inner product of two results the kernel. Start from the weights
+        # (products,), and multiply by one feature of each product at a time.
         factors, weights = product_factors(rows.shape[1], self.degree)
         out = np.broadcast_to(weights, (len(rows), len(weights))).copy()
         for features in factors.T:

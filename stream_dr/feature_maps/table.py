@@ -458,11 +458,11 @@ def slices_within_memory_limit(table_map: TableMap, state: TableState, rows: pa.
 
 
 def map_table_rows(table_map: TableMap, state: TableState, rows: pa.RecordBatch) -> sp.csr_matrix:
-    """Return mapped rows (rows, state.width), CSR float64.
+    """Encode the rows of a table as numbers, a CSR matrix (rows, state.width) of float64.
 
-    table_map: the map.
-    state: statistics used for mapping. They are not changed.
-    rows: the rows to map.
+    table_map: feature map of the table.
+    state: statistics of the learned rows, by which the values are encoded. They are not changed.
+    rows: the rows to encode.
 
     Raises SchemaMismatch.
     """
@@ -601,9 +601,8 @@ def merge_table_states(table_map: TableMap, a: TableState, b: TableState) -> tup
         extra = min(set(columns_of_b) ^ set(a.names))
         raise CannotMerge(f"only one of the states has a column {extra!r}: learn both with the same columns.")
 
-    # Merge the columns by name.
-    # Two states may encode categories differently (`mixed`), if one state has hashed categories.
-    # `places` is a dict from the index of each mapped column of `other` to its index after the merge.
+    # Merge the columns by name. `mixed` is True if a category may be hashed in one of the tables, but
+    # have a mapped column of its own in the other.
     new_index = np.zeros(b.width, dtype=np.int64)
     columns = []
     mixed = a.mixed or b.mixed
@@ -612,6 +611,7 @@ def merge_table_states(table_map: TableMap, a: TableState, b: TableState) -> tup
         different = column.kind == "category" and set(column.categories) != set(other.categories)
         hashed = column.hashed >= 0 or other.hashed >= 0
         mixed |= different and hashed
+        # `places` has the index after the merge by the index in b, for the mapped columns of `other`.
         column, places, width = table_columns.merge_column_statistics(column, other, table_map, width)
         new_index[list(places)] = list(places.values())
         columns.append(column)

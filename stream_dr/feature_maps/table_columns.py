@@ -214,7 +214,7 @@ class TableMap(FeatureMap):
     @property
     @abstractmethod
     def words(self) -> Words:
-        """Encoding of texts.
+        """Settings by which texts are encoded as hashed words.
 
         The number of hashed words of a column is stored in `TableColumn`.
         """
@@ -327,9 +327,9 @@ class TableColumn(NamedTuple):
         return np.array(indices, dtype=np.int64)
 
     def words(self, table_map: TableMap) -> Words:
-        """Return the settings for the texts of this column.
+        """Return the settings by which the texts of this column become hashed words.
 
-        `n_features` of the settings is the column's number of hashed words.
+        They are the map's settings, with the column's own number of hashed words.
         """
         return replace(table_map.words, n_features=len(self.places))
 
@@ -350,10 +350,10 @@ class TableColumn(NamedTuple):
 
 
 def start_column(column: TableColumn, kind: str, n_hashed_words: int, width_so_far: int) -> tuple[TableColumn, int]:
-    """Return a column with its kind set.
+    """Set the kind of a table's column, and assign its mapped columns.
 
-    Mapped columns are the columns of numbers that the map returns. Numbers, dates, times and texts get their
-    mapped columns here. So the new number of mapped columns is returned, too.
+    Returns the column, and the new number of mapped columns of the whole table. Mapped columns are
+    the columns of numbers that the map returns. Each category gets its own later, when it occurs.
 
     column: column without a kind.
     kind: kind of the column.

@@ -215,7 +215,7 @@ def max_table_width(table_map: TableMap, columns: Sequence[TableColumn]) -> int:
 
 
 def _max_mapped_columns_learned(table_map: TableMap, columns: Sequence[TableColumn]) -> dict[str, int]:
-    """Return the largest number of mapped columns that encode each column, by name."""
+    """Return how many mapped columns each column can have at most, by name."""
     most = {}
     for column in columns:
         if column.kind == "text":

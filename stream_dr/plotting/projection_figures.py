@@ -276,13 +276,13 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
 
 
 def _share_line(model: Any, eigenvalues: np.ndarray, cumulative_shares: np.ndarray | None) -> Trace:
-    """Return the line of the cumulative shares.
+    """Return the line of the share of the first k components, for each k.
 
-    cumulative_shares: (components,) shares of all variance. None: the shares are those of
-        `explained_variance_ratio_` if the model has it. Otherwise they are parts of the sum of the
-        eigenvalues, where negative eigenvalues count as 0.
+    cumulative_shares: (components,) shares of all variance. None: compute them from the model's
+        `explained_variance_ratio_`, or if it has none, as parts of the sum of the eigenvalues.
     """
-    # `whole` says in the legend of what the shares are parts. The axis y2 is that of the shares.
+    # Negative eigenvalues count as 0. `whole` says in the legend of what the shares are parts. The
+    # axis y2 is that of the shares.
     shares = cumulative_shares
     whole = "all variance"
     if shares is None:

@@ -61,8 +61,9 @@ def read_jsonl(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_b
 
     # `features` are the names of the feature columns, or None if the file is read as a shard.
     features = feature_columns_unless_shard(schema, roles)
-    # Choose the Arrow type of each column that must not have the inferred type. In a table, the
-    # values decide. In a matrix, features are floats. Numeric targets are always floats (`floats`).
+    # `types` are the Arrow types of columns that must not have the type that Arrow infers:
+    # - the features of a table, whose values decide,
+    # - the features of a matrix, and numeric targets, which are floats (`floats`).
     number_columns = roles.numeric_target_columns(schema)
     types: dict[str, pa.DataType] = {}
     day_columns: list[str] = []
