@@ -205,7 +205,7 @@ def _response_to_http_error(scope: Scope, error: HTTPException) -> Response:
 def _response_to_invalid(error: RequestValidationError) -> Response:
     """Return the response to a request that FastAPI has rejected.
 
-    The code of the response is one of these:
+    The error code in the body is one of these:
 
     - `malformed_input`: the body is not JSON.
     - `unknown_estimator`: there is no estimator of this name.

@@ -237,7 +237,7 @@ class RefinePolicy(BaseModel, extra="forbid", strict=True):
 
 
 class ModelSpec(BaseModel, extra="forbid", strict=True, populate_by_name=True):
-    """Fields common to the bodies of PUT /models/{name} of all estimators."""
+    """Base class of the JSON bodies of PUT /models/{name}, of which each estimator has one."""
 
     start: int | Literal["start", "now"] = Field(
         "start",

@@ -94,8 +94,10 @@ class Metrics:
     """
 
     def __init__(self, directory: stream_dr.Directory, running: stream_dr.Running, memory: BodyMemory) -> None:
+        # Without this call, each counter would also have the time at which it was created.
         disable_created_metrics()
         self.registry = CollectorRegistry()
+        # Number of clients that read GET /events. The route counts them here.
         self.listeners = 0
         ProcessCollector(registry=self.registry)
         self.registry.register(_EngineCollector(self, directory, running, memory))

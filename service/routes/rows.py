@@ -152,7 +152,7 @@ class RowsResult(Protocol):
 
 
 def _rows_route_arguments(response_schema: type[BaseModel]) -> JsonDict:
-    """Return FastAPI's arguments for a route that receives many rows."""
+    """Return what a route that receives rows tells FastAPI of its bodies and responses."""
     # response_schema: schema of the route's JSON response.
     arrow = {ARROW_STREAM: schemas.binary_body_schema("an Arrow stream")}
     responses: schemas.ResponsesByStatus = {200: {"model": response_schema, "content": arrow}}
@@ -272,10 +272,10 @@ def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str,
 
 
 def _numbers_per_row(release: stream_dr.Release, predicting: bool) -> int:
-    """Return how many numbers a response has for each row at most.
+    """Return how many numbers a response has for each row at most, to limit its size.
 
     A projected row has one number for each component. A prediction has one for each class or
-    target. It may also have all labels as text. Eight characters of text count as one number.
+    target. It may also have labels as text, of which eight characters count as one number.
     """
     if not predicting:
         return release.published.projection.n_components

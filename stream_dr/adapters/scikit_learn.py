@@ -32,13 +32,13 @@ SKLEARN_KERNELS = {"linear": "linear", "rbf": "rbf", "polynomial": "polynomial",
 
 
 class _MapStep(NamedTuple):
-    """scikit-learn's transformer that is equal to a feature map.
+    """scikit-learn's transformer that does the same as a feature map.
 
-    The two return the same columns in different order, up to a factor.
+    Column i that `step` returns, times factors[i], is the column columns[i] of the feature map.
 
     step: the fitted transformer of scikit-learn.
-    factors: (columns,). Column i of `step` times factors[i] is a column of the feature map.
-    columns: (columns,), index of this column among the feature map's columns.
+    factors: (columns,), factor of each column.
+    columns: (columns,), index of the column among the feature map's columns.
     """
 
     step: Any
@@ -232,9 +232,9 @@ def _discriminant_analysis(linear: Linear) -> Any:
 
 
 def _map_step(projection: Mapped) -> _MapStep:
-    """Return scikit-learn's equal of a projection's feature map.
+    """Return the transformer of scikit-learn that does the same as a feature map.
 
-    Raises InvalidParameter if scikit-learn has no equal.
+    Raises InvalidParameter if there is none.
     """
     mapping = feature_map(projection.feature_map)
     if isinstance(mapping, Nystroem) and projection.landmarks is not None and mapping.kernel in SKLEARN_KERNELS:

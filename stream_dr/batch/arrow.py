@@ -622,7 +622,8 @@ def block_from_arrow(
         True if the rows will be learned. A column that could be either is then refused, because
         the model would learn wrong rows if the guess were wrong.
     """
-    # Without `prefix_features`, a feature called `weight` would be read as the rows' weights.
+    # `prefix_features` renames a feature called `weight` to `feature:weight`. Without it, the column
+    # would be read as the rows' weights.
     batch = _join_batches(batches)
     if stream_features:
         batch = prefix_features(batch, stream_features, to_learn)

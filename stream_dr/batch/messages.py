@@ -249,10 +249,10 @@ def read_checked_messages(stream: memoryview, max_unpacked_bytes: int | None = N
     stream : memoryview
         The stream, which must end with an end-of-stream marker.
     max_unpacked_bytes : int or None
-        Limit on the number of unpacked bytes. Each value counts as at least four bytes.
-        Dictionaries count again for each record batch after the first. If `max_unpacked_bytes` is
-        not None, the limits MAX_BATCHES, MAX_COLUMNS_AND_ENTRIES and MAX_EXTRA_VALUES of this
-        module apply too. None means no limits, for trusted files.
+        Limit on the number of unpacked bytes. Each value counts as at least four bytes. A
+        dictionary (the distinct texts of a column) counts once for each record batch that uses it.
+        If `max_unpacked_bytes` is not None, the limits MAX_BATCHES, MAX_COLUMNS_AND_ENTRIES and
+        MAX_EXTRA_VALUES of this module apply too. None means no limits, for trusted files.
 
     Raises
     ------
@@ -464,9 +464,11 @@ class _MessageChecker:
         self._enforce_limit(self._values, 2 * self._buffer_bytes + MAX_EXTRA_VALUES, small)
 
     def check_schema(self, schema_table: FlatbufferTable) -> None:
-        """Check the byte order, metadata and fields of a schema.
+        """Check the byte order, metadata and columns of a schema.
 
-        schema_table: metadata of the schema message. A field is a column.
+        Raises MalformedInput, SchemaMismatch for an unsupported type, or LimitExceeded.
+
+        schema_table: metadata of the schema message.
         """
         # Fields of the table Schema in Arrow's Schema.fbs: 0 is the byte order, 1 the fields (the
         # columns), 2 the metadata.

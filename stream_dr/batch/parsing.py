@@ -236,11 +236,12 @@ def _targets_of_items(items: list[Any], allowed_kinds: Sequence[str], settled_ki
     if types <= {int}:
         return _targets_of_labels(items, settled_kind)
 
-    # A bool and a difference of times count as numbers in Python and numpy, but not here.
+    # Other integers, such as those of numpy, are labels too. A bool and a difference of times count as
+    # numbers in Python and numpy, but not here.
     are_numbers = types.isdisjoint({bool, np.timedelta64}) and all(issubclass(kind, numbers.Real) for kind in types)
     if are_numbers and all(issubclass(kind, numbers.Integral) for kind in types):
         return _targets_of_labels([int(v) for v in items], settled_kind)
-    # numpy makes floats of floats, but objects of other numbers, such as fractions.
+    # Floats. numpy makes objects, and no floats, of other numbers, such as fractions.
     if are_numbers:
         array = np.asarray(items)
         if array.dtype.kind == "f":
@@ -268,6 +269,7 @@ def _targets_of_objects(items: list[Any], allowed_kinds: Sequence[str], settled_
     if types and all(issubclass(kind, float | np.floating | Decimal) for kind in types):
         floats = np.array(items, dtype=np.float64)
         return _targets_of_floats(floats, allowed_kinds, settled_kind)
+    # What is left are labels, some of them missing, or objects that are refused as labels.
     return _targets_of_labels(items, settled_kind)
 
 

@@ -126,12 +126,13 @@ class TableStream:
 def open_rows(X: Any) -> Any:
     """Return rows in one of the forms that the library reads.
 
-    The forms are an array, a list, a scipy matrix, a table for a feature map, a pandas frame, a
-    Dask array or frame, an Arrow table and a TableStream. Objects of unknown types are returned
-    unchanged.
+    Returned unchanged are arrays, lists, scipy matrices, pandas frames, Dask arrays and frames, Arrow
+    tables, TableStreams, and tables in the form for a feature map. Frames of other libraries become
+    Arrow tables. Lazy frames and Arrow streams become TableStreams. A single column of texts or
+    vectors becomes an Arrow table.
 
-    A single column of vectors or texts becomes an Arrow table. A single column of numbers is
-    returned unchanged, because its rows lack a second dimension.
+    Any other object is returned unchanged, and refused when its rows are read. So is a single
+    column of numbers, because its rows lack a second dimension.
     """
     # A numpy array with one dimension of texts or objects becomes a list of rows.
     if isinstance(X, np.ndarray):

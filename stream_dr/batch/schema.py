@@ -134,7 +134,7 @@ class Schema(NamedTuple):
 
         Raises SchemaMismatch if the block's columns do not match the stream's columns.
         """
-        # For example, a block may have weights and no column `weight`, which the stream has.
+        # Refuse a block whose weights may be the values of the stream's column `weight`.
         self._refuse_ambiguous(block)
 
         # Rows of numbers are a table, too, if the stream is one. In a stream without rows, a block
@@ -222,13 +222,14 @@ class Schema(NamedTuple):
         layout: layout of the batch, "dense", "named" or "sparse".
         block: the first batch.
         """
-        # `stated` is the declared width (number of columns), 0 if it is not declared.
+        # `stated` is the number of columns that the stream's settings declare, 0 if they declare none.
         if self.stated and not block.sparse and block.features != self.stated:
             raise WidthMismatch(
                 f"batch has {block.features} features; {self.stated} are stated for this stream (by its first shards or "
                 f"n_features). Send {self.stated} columns, or start another stream."
             )
-        # Only sparse rows keep a declared width, because only they may get wider later.
+        # Dense rows have their number of columns for good. Sparse rows may get wider, up to the
+        # declared number of columns: the larger one of those that the stream and the batch declare.
         stated = 0
         if block.sparse:
             stated = self.stated
@@ -297,9 +298,10 @@ class Schema(NamedTuple):
 
 
 def schema_delta(old: Schema, new: Schema) -> str | None:
-    """Return fields in which `new` differs from `old`, as JSON.
+    """Return the fields in which `new` differs from `old`, as JSON.
 
-    If labels were added, only the new labels are included. Returns None if the schemas are equal.
+    If only the labels a and b were added, the result is '{"labels":["a","b"]}'. It is None if the
+    schemas are equal.
     """
     # A schema's labels never change: new labels are only added at the end.
     changed = {name: value for name, value in new._asdict().items() if value != getattr(old, name)}

@@ -107,9 +107,10 @@ class ColumnValues(NamedTuple):
 
 
 def table_batch(columns: Sequence[tuple[str, pa.Array]], n_rows: int) -> pa.RecordBatch:
-    """Return named columns as a table.
+    """Return named columns as a table in the form for feature maps.
 
-    The metadata MARK of its schema tells the table from other record batches.
+    It is a record batch. The entry "stream_dr" of its schema's metadata (MARK) tells it from record
+    batches that were not checked.
 
     columns: name and values of each column, of a type that a table may have.
     n_rows: number of rows.

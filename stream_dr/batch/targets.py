@@ -49,7 +49,7 @@ def label_column(labels: Any) -> pa.Array:
 
     Whole floats become integers. None, NaN and the missing values of pandas become null. Raises
     InvalidTargets for labels of different or other types, for integers out of range, and for
-    strings with half a character.
+    strings with half of a surrogate pair, which is half a character.
 
     labels: one label for each row, in an array (rows,), a list, or a column of another library.
     """
@@ -118,13 +118,13 @@ def encode_plain_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray] | N
         if len(labels) >= MANY_ROWS and labels.dtype.kind in "iu":
             return None
         labels = labels.tolist()
-    # Other labels need the checks of `label_column`.
+    # Labels of several types, or of other types, need the checks of `label_column`.
     types = set(map(type, labels))
     if len(types) != 1 or not types <= {str, int, bool}:
         return None
 
     # `code_of` has the labels in order of appearance, because a dict keeps its order. Texts of
-    # invalid Unicode and integers that are too large also need the checks of `label_column`.
+    # invalid Unicode and integers that are too large need these checks, too.
     code_of = {label: code for code, label in enumerate(dict.fromkeys(labels))}
     if types == {str} and not is_valid_unicode("".join(code_of)):
         return None

@@ -137,8 +137,8 @@ class Client:
         target : str
             Kind of the targets: "class", "multilabel", "continuous" or "auto". "auto" takes the
             kind of earlier batches. For the first batch, "auto" takes the kind from the values of
-            y. Whole floats, and a single column of whole numbers, could be labels or numbers to
-            predict. For these values, "auto" raises an error.
+            y. It raises an error for whole floats such as [1.0, 2.0], and for a single column such
+            as [[1], [2]], which could be labels or numbers to predict.
         check : bool
             If true, the service checks the rows and does not learn them.
 

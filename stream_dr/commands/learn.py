@@ -189,8 +189,8 @@ def _choose_default_model(
         first = next(blocks, None)
     if first is None:
         raise typer.BadParameter("the shards have no rows to choose a model by.", param_hint="--model")
-    # A table needs a feature map. `feature_map_spec` describes the columns of files, and
-    # `store_and_learn_files` adds it to the model later. For shards both are done here.
+    # A table needs a feature map. For files, `feature_map_spec` is this map, and is added to the model
+    # when the files are learned. For shards, choose the map here, and add it to the model below.
     from_shards = first.table and not files
     if from_shards:
         feature_map_spec = suitable_map_spec(first.X, feature_map_spec)
@@ -310,7 +310,7 @@ def _command_option(name_and_json_value: str) -> str:
     """
     name, _, text = name_and_json_value.partition("=")
     value = json.loads(text)
-    # A dict or list of an option that is proposed has one entry.
+    # The report on columns proposes each option for one column. So a dict or list has one entry.
     if isinstance(value, dict):
         value = [f"{column}={kind}" for column, kind in value.items()]
     if isinstance(value, list):

@@ -297,7 +297,7 @@ Texts = list[str] | None
 
 
 class _FileOptions(NamedTuple):
-    """Fields that `_add_options` adds as options to commands that read files."""
+    """Command-line options of all commands that read files."""
 
     format: Annotated[
         str | None,
@@ -374,7 +374,7 @@ class _CsvOptions(NamedTuple):
 
 
 class _MapOptions(NamedTuple):
-    """Fields that `_add_options` adds as options for encoding tables."""
+    """Command-line options of encoding a table's columns as numbers."""
 
     one_hot: Annotated[
         Texts,

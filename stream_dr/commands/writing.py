@@ -164,7 +164,7 @@ def transform(
 
     SRC may be a table. Columns that the models have not learned are then ignored. If SRC lacks a
     column that the models have learned, every value of this column counts as missing. Rows with
-    unseen words or categories are counted, unless the column hashes its categories.
+    unseen words or categories are counted in a message, unless the column hashes its categories.
 
         stream-dr transform D new.csv --out projected.parquet
     """

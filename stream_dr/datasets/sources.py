@@ -420,7 +420,7 @@ def _size_and_change_time(path: Path) -> tuple[int, int]:
 
 
 def _roles_from_options(options: Options) -> ColumnRoles:
-    """Return the roles that the options give to columns."""
+    """Return which columns the options call labels, targets, weights, ids and features."""
     labels, target, drop = map(_split_column_names, (options.labels, options.targets, options.drop))
     # The kind "feature" only says that a column is no target, weight or id.
     feature = tuple(name for name, kind in options.kinds if kind == "feature")

@@ -423,7 +423,7 @@ class _PlanRun:
     def _check_other_tasks(self, reference: Reference) -> None:
         """Raise OtherTaskFailed if another task of the plan has failed.
 
-        reference: the batch to learn next. Not used here, but callbacks before a batch receive it.
+        reference: the batch to learn next. Not used, but `learn_task` passes it to its callback.
         """
         if self.stopped:
             raise OtherTaskFailed
@@ -495,7 +495,8 @@ def replay_in_parallel_tasks(
 
     Raises the errors of `plan_runner` and the errors of `running.replay.replay`.
     """
-    # `run` first lets the models learn the events in the log, and then calls the given method once.
+    # `run` first lets the models learn the events that are in the log already. Then it calls the
+    # given method, which learns and appends the others.
     replay = Replay(directory, dataset, settings, on_progress)
     return replay.run(_ParallelReplay(replay, plan_runner).append_and_learn_missing)
 

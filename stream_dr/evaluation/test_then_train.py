@@ -295,7 +295,7 @@ class RowSample:
     def n_features(self) -> int:
         """Number of columns of the rows added so far.
 
-        The number has no meaning for rows of a table.
+        It has no meaning for rows of a table, which are not stored in the reservoir.
         """
         return self._reservoir.n_features
 
@@ -400,7 +400,7 @@ class EvaluateSettings(NamedTuple):
     baseline: bool = False
 
     def check(self) -> None:
-        """Raise InvalidParameter if a name in `probes` is unknown."""
+        """Raise InvalidParameter if there is no classifier (probe) of a name in `probes`."""
         if unknown := [probe for probe in self.probes if probe not in PROBES]:
             raise InvalidParameter(f"there is no probe {', '.join(unknown)}; probes are {', '.join(PROBES)}.")
 

@@ -200,11 +200,12 @@ class RandomFourier(FeatureMap):
         """
         # Let ω be the D/2 columns of `omega` (features, D/2). The features of a row x are
         # √(2/D) cos ωᵀx and √(2/D) sin ωᵀx.
-        # Orthogonal frequencies depend on the number of features, so all of the stream are drawn.
-        # `_drawn_features` may round up, so `omega` is cut to the features that X has.
+        # A row of `omega` belongs to a feature. X may have fewer features than the stream. Orthogonal
+        # frequencies depend on their number, so they are drawn for all features of the stream.
         n_features = X.shape[1]
         if self.orthogonal:
             n_features = n_stream_features
+        # `omega` may have more rows than X has features, because their number is rounded up.
         omega = frequencies(self, self._drawn_features(n_features))
         angles = np.asarray(X @ omega[: X.shape[1]])
         far = np.abs(angles) > FARTHEST
@@ -229,8 +230,7 @@ class RandomFourier(FeatureMap):
         return 4 * self.n_features * self._drawn_features(n_input_columns)
 
     def _drawn_features(self, n_features: int) -> int:
-        """Return the number of features for which frequencies are drawn."""
-        # It is `n_features` in the orthogonal variant, otherwise the next power of 2.
+        """Return for how many features to draw frequencies, at least `n_features`."""
         if self.orthogonal:
             return n_features
         # With the next power of 2, frequencies are seldom drawn again if a stream gets wider.
@@ -274,7 +274,7 @@ def frequencies(fourier_map: RandomFourier, n_features: int) -> np.ndarray:
 
 
 def _median_distance(X: Rows, kernel: str) -> float:
-    """Return the median distance of two rows of X.
+    """Return the median distance of two rows of X, squared unless the kernel is Laplace.
 
     The distance is |x − x'|₁ for the Laplace kernel, and |x − x'|² for the others. At most 200
     random rows are compared. For a single row, the result is 0.

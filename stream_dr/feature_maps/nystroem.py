@@ -116,7 +116,8 @@ class Landmarks(NamedTuple):
     def check(self, n_features: int, max_landmarks: int) -> None:
         """Raise DamagedFile unless the landmarks are valid.
 
-        The arrays must fit each other, the number of features and the number of landmarks.
+        The shapes of the landmarks' rows and of `factor` must fit the numbers of features and
+        landmarks.
 
         n_features: number of features.
         max_landmarks: largest number of landmarks.
@@ -192,10 +193,7 @@ class Nystroem(FeatureMap):
 
     @property
     def draws_landmarks(self) -> bool:
-        """True if landmarks are drawn from the stream.
-
-        False if the spec lists the landmarks.
-        """
+        """True if landmarks are drawn from the stream, False if the user has given them."""
         return isinstance(self.landmarks, int | np.integer)
 
     @property
@@ -517,8 +515,8 @@ def _add_independent_landmarks(nystroem_map: Nystroem, landmarks: Landmarks, can
 def _rows_as_hashable_bytes(X: Rows) -> list[bytes]:
     """Return the bytes of each row, to find equal rows.
 
-    Equal rows have equal bytes, even if one row is dense and the other is CSR. Zeros at the end of
-    a row do not matter.
+    Equal rows have equal bytes, whether they are dense or CSR. Rows of different width are equal if
+    the wider one has only zeros in the further columns.
     """
     X = sp.csr_matrix(X, dtype=np.float64)
     X.eliminate_zeros()

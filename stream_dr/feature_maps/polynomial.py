@@ -72,11 +72,10 @@ class Polynomial(FeatureMap):
         return comb(n_features + bool(self.coef0) + self.degree - 1, self.degree)
 
     def max_mapped_columns(self, n_input_columns: int) -> int:
-        """Return an upper bound on the number of columns of mapped rows.
+        """Return the number of columns of mapped rows, or an upper bound if it is unknown.
 
-        The bound is the exact number if the number of input columns is known.
-
-        n_input_columns: number of features of the rows before mapping. 0 means that it is unknown.
+        n_input_columns: number of features of the rows before mapping. If it is unknown (0), the
+            result is `n_features`, the most that the map returns.
         """
         if n_input_columns:
             return min(self.product_count(n_input_columns), self.n_features)

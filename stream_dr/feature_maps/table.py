@@ -154,8 +154,9 @@ class Table(TableMap):
 
         n_input_columns: number of columns of the table.
         """
-        # A column has at most `most` mapped columns, and one that marks missing values.
-        # The most without categories are 7 of a time: the number, and sine and cosine of 3 cycles.
+        # A table's column has at most `most` mapped columns, and one that marks missing values. A
+        # column of times has 7: the number, and sine and cosine of 3 cycles. A column of categories has
+        # one for each category, which may be more for columns in `one_hot`.
         most = max(7, self.max_categories + self.n_hashed, self.n_words or 0)
         if self.one_hot:
             most = max(most, MOST_ONE_HOT)

@@ -276,7 +276,7 @@ class TableColumn(NamedTuple):
     hashed: int = -1
 
     def check(self, table_map: TableMap, kinds: tuple[str, ...] | None) -> None:
-        """Raise DamagedFile unless the statistics fit the column's kind.
+        """Raise DamagedFile unless the categories, counts and indices fit the column's kind.
 
         table_map: the map.
         kinds: kinds that the column may have. None for any kind.

@@ -487,8 +487,8 @@ def split_labels(column: pa.Array, column_name: str, separator: str | None) -> p
         labels: Any = None
         if text and separator is not None:
             labels = [label.strip() for label in text.split(separator) if label.strip()]
-        # If the text is no JSON, `labels` stays None, which is refused like any other value.
         elif text:
+            # A text that is no JSON, or JSON other than a list, is refused.
             with suppress(orjson.JSONDecodeError):
                 labels = orjson.loads(text)
             if not isinstance(labels, list):
@@ -496,8 +496,8 @@ def split_labels(column: pa.Array, column_name: str, separator: str | None) -> p
                 raise SchemaMismatch(message, row=row, column=column_name)
         sets.append(labels)
 
-    # Without any label, Arrow cannot infer the type of the labels, so lists of texts are built.
-    # The type None lets Arrow infer it.
+    # JSON lists may have texts or numbers, whose type Arrow infers (None). It cannot if all lists are
+    # empty. They are then lists of texts, as texts with a separator are.
     are_texts = separator is not None or not any(sets)
     arrow_type = pa.list_(pa.string()) if are_texts else None
     try:
