@@ -179,7 +179,8 @@ class PCA(LinearGaussian, Refinable):
     def _learned_gaussian(self) -> GaussianLogLikelihood:
         """Return a Gaussian model of the rows, from the components.
 
-        The axes of the Gaussian are the components, with respect to scaled columns.
+        The principal axes of its covariance are the components. They are for columns that were
+        multiplied by factors, if `standardize` requires it. The factors are part of the model.
         """
         projection = self.linear_projection()
         m = self.moments(self.state_)
