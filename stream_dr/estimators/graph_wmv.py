@@ -129,6 +129,7 @@ class GraphWMV(NeighbourhoodMethod):
             weights from labels.
             """
             product = edge_factor * (edge_laplacian @ columns)
+            # Without labels, there is no second part.
             if classes:
                 product += label_degrees[:, None] * columns - Y @ (P @ (Y.T @ columns))
             return cast(np.ndarray, product)

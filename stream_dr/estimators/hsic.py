@@ -124,6 +124,7 @@ def _rows_with_targets(X: RowsLike, y: TargetsLike, weights: WeightsLike, kernel
     # It converts them for a fitted state, here of an estimator that has learned nothing.
     spca = SPCA(kernel=kernel, sigma=sigma)  # type: ignore[arg-type]
     spca.check_parameters()
+    # If y is the name of a column of X, this column becomes the targets.
     rows = take_target_column(as_block(X, y, weights))
     parsed = spca.parse(new_fitted_state(spca), rows, raise_if_empty=True)
     block, _ = drop_rows_without_target(parsed)

@@ -35,10 +35,11 @@ class IncrementalSKM(MappedMethod[SKMState]):
     22, 23]. Each row changes the directions a little. No scatter matrix is stored.
 
     The state has one vector v (features,) for each component. Row number n changes v to
-    (1 − (1 + ℓ)/n) v + ((1 + ℓ)/n) M v/|v|, where ℓ is the parameter `amnesic`. M is computed from
-    the row and the class means. The mean of M over the rows is 2 Sb + (1 − a) Sw, where Sb is the
-    scatter between classes and Sw the scatter within classes. So v converges to an eigenvector of
-    this matrix, and its length |v| to the eigenvalue.
+    (1 − (1 + ℓ)/n) v + ((1 + ℓ)/n) M v/|v|, where ℓ is the parameter `amnesic`. M (features,
+    features) is computed from the row and the class means, without their parts along earlier
+    components. For the first component, the mean of M over the rows is 2 Sb + (1 − a) Sw, where Sb
+    is the scatter between classes and Sw the scatter within classes. So v converges to an
+    eigenvector of this matrix, and its length |v| to the eigenvalue.
 
     >>> from stream_dr import IncrementalSKM
     >>> rows = [[0.0, 1.0], [4.0, 1.0], [0.0, 1.1], [4.0, 0.9]] * 25

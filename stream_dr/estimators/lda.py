@@ -62,8 +62,8 @@ class LDA(LinearClassifier, TwoStage):
         `transform` then returns the same as scikit-learn's LinearDiscriminantAnalysis with
         solver="svd", up to signs. (Earlier releases of scikit-learn use another divisor.) If the
         within-class variance along a component is 0, the component is scaled to total variance 1.
-        With "source", the paper's condition Wᵀ(Cxx + γI)W = I holds for the components W, and
-        projected rows shrink as 1/√N for N rows.
+        With "source", the components W satisfy Wᵀ(Cxx + γI)W = I (see Notes), as in the paper on
+        two-stage methods [2S], and projected rows shrink as 1/√N for N rows.
     priors : list of float or None, default None
         Probabilities of all learned labels, in the order of the sorted labels. None means the
         classes' shares of the rows. A label with fewer rows than `min_class_rows` is not yet a
@@ -97,7 +97,8 @@ class LDA(LinearClassifier, TwoStage):
     - Cxy (features, classes) is the cross-scatter of rows and class indicators.
     - n_j is the weight of the rows of class j.
 
-    Eigenvalues λ are from 0 to 1. With γ = 0 this is Fisher's LDA.
+    Eigenvalues λ are from 0 to 1. With γ = 0 this is Fisher's LDA. With `shrinkage` = s, Cxx + γI is
+    replaced by (1 − s) Cxx + s (tr Sw / d) I.
 
     If only the diagonal of Cxx is stored (see `scatter`), `solution_` is "diagonal". The result is
     then an approximation, for which Cxx is replaced by its diagonal [mathematics §4]. `refine`
@@ -248,10 +249,13 @@ class LDA(LinearClassifier, TwoStage):
         rounding error, the component's total scatter is returned instead.
 
         loadings: (features, p), the components.
+        solution_kind: "exact", "diagonal" (computed from only the diagonal of the scatter) or
+            "refined" (improved by further passes over the rows, after which the total scatter
+            along each component is known).
         """
         # The within-class scatter is the total scatter minus the scatter between classes. If the
         # total is known only from the diagonal, subtract on the diagonal, where no feature may get
-        # below 0. Of a refined solution, the total is known along each component.
+        # below 0.
         total = super().scatter_along_each_component(loadings, moments, solution_kind)
         if moments.scatter is None and solution_kind != "refined":
             diagonal = np.maximum(moments.diagonal - _between_scatter_diagonal(moments), 0.0)
@@ -264,8 +268,9 @@ class LDA(LinearClassifier, TwoStage):
         """Return the between-class scatter (p,) along each of p components.
 
         loadings: (features, p), the components.
+        solution_kind: "exact", "diagonal" or "refined" (improved by further passes over the rows).
+            If it is "refined", classes count by `priors`, else by their shares of the rows.
         """
-        # A refined solution was computed with `priors` in place of the classes' weights.
         centres = moments.project_offsets(loadings)
         if self.priors is None or solution_kind != "refined":
             return moments.label_weights @ centres**2

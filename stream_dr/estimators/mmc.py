@@ -117,7 +117,9 @@ class MMC(Refinable):
     def reads_scatter(self) -> bool:
         """True if the method needs the rows' scatter matrix.
 
-        The matrix is needed unless alpha is 0.
+        The components are eigenvectors of Sb − alpha · Sw. The scatter between classes Sb follows
+        from the class means. The scatter within classes Sw needs the matrix, unless the parameter
+        `alpha` is 0.
         """
         return float(self.alpha) != 0.0
 

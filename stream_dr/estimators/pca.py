@@ -113,8 +113,10 @@ class PCA(LinearGaussian, Refinable):
         numbers, categories, gaps = columns
         factors = np.ones(len(m.mean))
 
-        # Scale columns of numbers to variance 1, unless their variance is only rounding error.
-        varying = numbers[m.rounding.varying_columns(m.diagonal)[numbers]]
+        # Scale columns of numbers to variance 1, unless their variance is only rounding error. The
+        # variance is `diagonal` (the sum of squared deviations of each column) over `weight`.
+        is_varying = m.rounding.varying_columns(m.diagonal)
+        varying = numbers[is_varying[numbers]]
         factors[varying] = np.sqrt(m.weight / m.diagonal[varying])
         # Divide the column of a category by the root of its mean, the category's share of rows.
         # The factor is 0 if all rows of the category were unlearned.

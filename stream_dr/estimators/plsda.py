@@ -91,9 +91,9 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the components and their squared covariances with the targets.
 
-        The components (features, p) are computed one after another. After each, its part of the
-        covariance of rows and targets is subtracted. There are at most n_components components,
-        and fewer if the rest of the covariance is only rounding error.
+        The components (features, p) are computed one after another. After each, the part of the
+        covariance of rows and targets that it explains is subtracted. There are at most
+        n_components components, and fewer if what is left of the covariance is only rounding error.
         """
         most = self.n_components
         if not isinstance(most, int):
@@ -105,8 +105,8 @@ class PLSDA(TargetRegression, PredictsHeldOut):
 
         Centred rows times the rotations are the projected rows.
 
-        max_rotations: maximum number of rotations. There are fewer if the remaining covariance is
-            only rounding error.
+        max_rotations: maximum number of rotations. There are fewer if what the first rotations
+            leave of the covariance of rows and targets is only rounding error.
         """
         cross_sum_noise = moments.rounding.relative_cross_noise(moments.diagonal) * moments.uncentred_target_norm
         return pls_rotations(moments.scatter_or_diagonal, moments.cross, max_rotations, cross_sum_noise)

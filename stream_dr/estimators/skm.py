@@ -86,7 +86,9 @@ class SKM(Refinable):
     def reads_scatter(self) -> bool:
         """True if the method needs the rows' scatter matrix.
 
-        The matrix is needed unless a is 1.
+        The components are eigenvectors of 2 Sb + (1 − a) Sw. The scatter between classes Sb follows
+        from the class means. The scatter within classes Sw needs the matrix, unless the parameter
+        `a` is 1.
         """
         return float(self.a) != 1.0
 

@@ -166,13 +166,13 @@ class WMV(Refinable):
                 C[codes[a], codes[b]] = C[codes[b], codes[a]] = weight
         return C
 
-    def label_weight_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
+    def label_weight_factors(self, moments: Moments) -> Mapping[Label | None, float]:
         """Return the factor of each class's rows, by label.
 
         `refine`, which reads the rows again, multiplies the rows' weights by these factors. The
         key None is for rows without a label, if these are learned. Waiting labels, which have fewer
         than `min_class_rows` rows, are not classes yet. If all classes have the same factor,
-        waiting labels have it, too. Otherwise they have no factor.
+        waiting labels have it, too. If not, they have no factor, and `refine` leaves out their rows.
         """
         # The factor of a row is the sum of the weights of its pairs.
         moments = self._with_unlabelled_class(moments)
@@ -237,24 +237,25 @@ class WMV(Refinable):
     def weighted_directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the components as columns, and their eigenvalues.
 
-        The components maximise the sum of weighted squared distances between projected rows. The
-        largest eigenvalue comes first.
+        The components are eigenvectors of S − Cxy P Cxyᵀ, largest eigenvalue first. They maximise
+        the sum of weighted squared distances between projected rows.
 
-        moments: centred sums of the rows. In place of the rows' scatter, `moments.scatter` is a sum
-            over classes. Each summand is the scatter of the class about the mean of all rows, times
-            the sum of the weights of a row's pairs, if the row is of the class.
+        - P (classes, classes) has the weights of pairs of rows, by their classes.
+        - A column of Cxy (features, classes) is the sum of the centred rows of a class.
+        - S = Σ f_c S_c is a sum over the classes c. S_c (features, features) is the scatter of the
+          rows of class c about the mean of all rows. f_c is the sum of the weights of all pairs of
+          one row of class c.
+
+        moments: centred sums of the rows, with S as `moments.scatter`.
         """
         moments = self._with_unlabelled_class(moments)
-        # C (classes, classes) has the weights of pairs of rows, by their classes. The components
-        # are the eigenvectors of S − Cxy C Cxyᵀ. S is the weighted scatter, and a column of Cxy
-        # (features, classes) is the sum of the centred rows of a class.
-        C = self.class_pair_weights(moments)
-        scatter = moments.scatter
-        # `floor` is the size up to which an eigenvalue is rounding error. The errors of the
-        # scatter are multiplied by the sum of a row's pair weights, which is at most largest · N.
-        largest = float(np.abs(C).max(initial=0.0))
+        P = self.class_pair_weights(moments)
+        S = moments.scatter
+        # `floor` is the size up to which an eigenvalue is rounding error. The errors of S_c are
+        # multiplied by f_c, which is at most largest · N for the weight N of all rows.
+        largest = float(np.abs(P).max(initial=0.0))
         floor = largest * moments.weight * moments.rounding.eigenvalue_floor(moments.diagonal)
-        values, vectors = nonzero_indefinite_eigenpairs(scatter - moments.cross @ C @ moments.cross.T, floor)
+        values, vectors = nonzero_indefinite_eigenpairs(S - moments.cross @ P @ moments.cross.T, floor)
         # Without n_components, return only components of positive eigenvalue, which come first.
         if self.n_components is not None:
             p = len(values)

@@ -166,13 +166,14 @@ def _singular_pairs_by_gram(matrix: np.ndarray) -> LeftSingularPairs | None:
     if roots[-1] > 0.1 * roots[0]:
         return LeftSingularPairs(left, roots)
 
-    # Small singular values have lost digits, so the vectors `left` are only nearly orthogonal.
-    # Their inner products are L Lᵀ (`lower`), so left L⁻ᵀ is orthogonal. With the decomposition
-    # Lᵀ diag(roots) = u diag(s) vᵀ, the matrix has the left singular vectors left L⁻ᵀ u.
-    # Compute these in place, 4,096 rows at a time, because the array may be large.
+    # The matrix is left diag(roots) Vᵀ with orthogonal V. Small singular values have lost digits, so
+    # `left` is only nearly orthogonal. Its inner products are L Lᵀ (`lower`): left L⁻ᵀ is orthogonal.
     lower = np.linalg.cholesky(left.T @ left)
+    # The matrix is also (left L⁻ᵀ) (Lᵀ diag(roots)) Vᵀ. The middle factor is u diag(s) vᵀ, so the
+    # matrix has the singular values s and the left singular vectors left L⁻ᵀ u.
     u, s, _ = thin_svd(lower.T * roots)
     correction = solve_triangular(lower, u, lower=True, trans="T", check_finite=False)
+    # Multiply in place, 4,096 rows at a time, because the array may be large.
     for start in range(0, len(left), 4096):
         part = left[start : start + 4096]
         part[:] = part @ correction
@@ -335,7 +336,8 @@ def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     matrix: (m, n), m ≥ n.
     """
-    # One Cholesky factorisation is enough if the columns are far from dependent.
+    # `smallest` is from 0 (dependent columns) to 1 (orthogonal columns). It is the smallest diagonal
+    # entry of R, if columns are first scaled to length 1. Far from 0, one factorisation is enough.
     first = _cholesky_qr(matrix)
     if first is None:
         return np.linalg.qr(matrix)
@@ -506,9 +508,9 @@ class Rounding(NamedTuple):
         cross_sum_noise = self.relative_cross_noise(diagonal)[varying_columns]
         _, values, combinations = thin_svd(cross_sums[varying_columns] / cross_sum_noise[:, None])
 
-        # Row i of `combinations` (r, k) is combination i of the targets, and value i its size.
-        # A combination of nothing but rounding error now has at most the size `target_norm`.
-        # The second limit is the error of the decomposition itself.
+        # Row i of `combinations` (r, k) is combination i of the targets, and value i its size. The
+        # noise is that of targets of norm 1, so a combination of only rounding error has at most the
+        # size `target_norm`. The second limit is the error of the decomposition itself.
         svd_error = EPS * max(cross_sums.shape) * float(values.max(initial=0.0))
         real = values > max(target_norm, svd_error)
         if real.sum() == cross_sums.shape[1]:

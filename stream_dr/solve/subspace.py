@@ -250,8 +250,9 @@ class ScatterProduct:
             self._pool.shutdown()
 
     def add(self, block: Block, weights: np.ndarray | None = None) -> None:
-        """Add the rows of one block to the product.
+        """Add the rows of one block to the sums of the product.
 
+        The product is that of the rows' scatter matrix and the columns given to the constructor.
         With several threads, the block is added later, before `result` returns.
 
         block: block of rows. Sparse rows may have fewer features than `mean`.
@@ -309,6 +310,9 @@ class _PartialScatterProduct:
     def add(self, block: Block, weights: np.ndarray | None) -> None:
         """Add the rows of one block to the sums of this part.
 
+        The sums give the product of the rows' scatter matrix and the columns.
+
+        block: block of rows, dense or CSR.
         weights: (rows,), weight of each row. None means 1 for each row.
         """
         if sp.issparse(block.X):

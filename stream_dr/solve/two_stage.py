@@ -154,7 +154,10 @@ def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Roun
     root[varying_columns, 0] = 1.0 / np.sqrt(diagonal[varying_columns] + gamma)
 
     def multiply_in_place(columns: np.ndarray) -> np.ndarray:
-        """Multiply columns (features, m) by M = Mᵀ, in place, and return them."""
+        """Multiply columns (features, m) by M in place, and return them.
+
+        M is the inverse root of the diagonal scatter plus the ridge. It is diagonal, so M = Mᵀ.
+        """
         columns *= root
         return columns
 
