@@ -97,14 +97,17 @@ class CCA(TargetRegression, TwoStage):
     def component_variances(
         self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray, covariances: np.ndarray
     ) -> np.ndarray:
-        """Return wᵀ A w (p,) for each component w.
+        """Return the ridged variance wᵀ A w (p,) of each component w.
 
-        A (features, features) is the matrix that the method inverts, the rows' scatter with a
-        ridge.
+        CCA solves XH (XH)ᵀ w = λ A w. A (features, features) is the rows' scatter plus the ridge.
+        XH is Cxy B, where Cxy (features, targets) is the cross-scatter of rows and targets, and B
+        (targets, r) whitens the targets. So wᵀ A w is |(XH)ᵀ w|² / λ, and neither A nor w itself is
+        needed.
 
-        loadings: (features, p), the components w.
-        eigenvalues: (p,), eigenvalues of the components.
-        covariances: (p, targets), sums over the rows of components times targets.
+        moments: centred sums of the rows and targets, from which B is computed.
+        loadings: ignored.
+        eigenvalues: (p,), the eigenvalues λ.
+        covariances: (p, targets), the vectors Cxyᵀ w.
         """
         return ridged_variance_by_component(covariances @ self._target_whitening_root(moments), eigenvalues)
 

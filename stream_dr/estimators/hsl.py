@@ -127,10 +127,11 @@ class HSL(TwoStage, _LaplacianParameter):
         return super().held_out_error(other)
 
     def loss_factors(self, moments: Moments) -> np.ndarray:
-        """Return the factors (labels, labels) of residuals in the loss.
+        """Return the matrix F (labels, labels) of the loss.
 
-        In cross-validation, the residuals of the predicted label indicators are multiplied by this
-        diagonal matrix. The factor of each label is 1 / √n for the weight n of its rows.
+        In cross-validation, the loss is the sum of |Fᵀ e|² over the rows. e (labels,) are a row's
+        residuals: the label indicators minus their predictions. F is diagonal, with the entry 1/√n
+        for a label whose rows have the weight n.
         """
         return np.diag(1.0 / np.sqrt(moments.label_weights))
 

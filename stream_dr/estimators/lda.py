@@ -146,10 +146,11 @@ class LDA(LinearClassifier, TwoStage):
         return RightHandSide(moments.cross / np.sqrt(moments.label_weights), len(moments.label_weights) ** 0.5)
 
     def loss_factors(self, moments: Moments) -> np.ndarray:
-        """Return the factors (classes, classes) of residuals in the loss.
+        """Return the matrix F (classes, classes) of the loss.
 
-        In cross-validation, the residuals of the predicted class indicators are multiplied by this
-        diagonal matrix. The factor of each class is 1 / √n for the weight n of its rows.
+        In cross-validation, the loss is the sum of |Fᵀ e|² over the rows. e (classes,) are a row's
+        residuals: the class indicators minus their predictions. F is diagonal, with the entry 1/√n
+        for a class whose rows have the weight n.
         """
         return np.diag(1.0 / np.sqrt(moments.label_weights))
 
