@@ -85,26 +85,29 @@ class CCA(TargetRegression, TwoStage):
         return RightHandSide(moments.cross @ root, root.shape[1] ** 0.5)
 
     def loss_factors(self, moments: Moments) -> np.ndarray:
-        """Return the factors (targets, r) of residuals in the loss.
+        """Return the matrix F (targets, r) of the loss.
 
-        In cross-validation, the residuals of the targets are multiplied by these factors. The
-        factors whiten the targets (make them uncorrelated, with equal variance).
-
-        The product of the factors and their transpose is a pseudo-inverse of the targets' scatter.
+        In cross-validation, the loss is the sum of |Fᵀ e|² over the rows. e (targets,) are a row's
+        residuals: the targets minus their predictions. F Fᵀ is a pseudo-inverse of the targets'
+        scatter, whose rank is r. So F whitens the targets: the r columns of targets @ F are
+        uncorrelated and have equal variance.
         """
         return self._target_whitening_root(moments)
 
     def component_variances(
         self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray, covariances: np.ndarray
     ) -> np.ndarray:
-        """Return wᵀ A w (p,) for each component w.
+        """Return the ridged variance wᵀ A w (p,) of each component w.
 
-        A (features, features) is the matrix that the method inverts, the rows' scatter with a
-        ridge.
+        CCA solves XH (XH)ᵀ w = λ A w. A (features, features) is the rows' scatter plus the ridge.
+        XH is Cxy B, where Cxy (features, targets) is the cross-scatter of rows and targets, and B
+        (targets, r) whitens the targets. So wᵀ A w is |(XH)ᵀ w|² / λ, and neither A nor w itself is
+        needed.
 
-        loadings: (features, p), the components w.
-        eigenvalues: (p,), eigenvalues of the components.
-        covariances: (p, targets), sums over the rows of components times targets.
+        moments: centred sums of the rows and targets, from which B is computed.
+        loadings: ignored.
+        eigenvalues: (p,), the eigenvalues λ.
+        covariances: (p, targets), the vectors Cxyᵀ w.
         """
         return ridged_variance_by_component(covariances @ self._target_whitening_root(moments), eigenvalues)
 
@@ -112,31 +115,33 @@ class CCA(TargetRegression, TwoStage):
     def y_rotations_(self) -> np.ndarray:
         """Canonical directions of the targets, float64 (targets, components).
 
+        For a component w (features,), the direction is B u / |u| with u = Bᵀ Cxyᵀ w. The matrix B
+        (targets, r) whitens the targets (makes them uncorrelated, with scatter 1). Cxy (features,
+        targets) is the cross-scatter of rows and targets.
+
         If the targets are labels, there is one row for each label, in the order of `classes_`.
         With scaling="unit", targets projected on these directions have variance 1. With
         scaling="source", the squares of the projected targets sum to 1. With gamma=0, the
         correlation of a component with the targets projected on its direction is the square root
         of the component's eigenvalue.
         """
-        projection = self.linear_projection()
-        m = self.moments(self.state_)
-        root = self._target_whitening_root(m)
+        moments = self.moments(self.state_)
+        B = self._target_whitening_root(moments)
+        # The features in `moments` were multiplied by `scale`. Divide the components by it.
+        w = self.linear_projection().loadings / moments.scale[:, None]
+        u = B.T @ (moments.cross.T @ w)
 
-        # `whitened_cross` (r, components) is the cross-scatter of whitened targets and components.
-        # The matrix `root` (targets, r) whitens targets (makes them uncorrelated, with scatter 1).
-        # `m.cross` (features, targets) is the cross-scatter of rows and targets. Its features are
-        # multiplied by `m.scale`, so the loadings are divided by it.
-        whitened_cross = root.T @ (m.cross.T @ (projection.loadings / m.scale[:, None]))
-        # Scale each direction to length 1. A component without correlation has the direction 0.
-        lengths = np.linalg.norm(whitened_cross, axis=0)
-        rotations: np.ndarray = root @ (whitened_cross / np.where(lengths > 0, lengths, 1.0))
+        # A component without correlation has u = 0 and the direction 0.
+        lengths = np.linalg.norm(u, axis=0)
+        rotations: np.ndarray = B @ (u / np.where(lengths > 0, lengths, 1.0))
 
-        # Apply the scaling, and sort the rows by label as in `classes_`. `weight` is the sum of the
-        # learned rows' weights. Divided by it, a sum of squares is a variance.
+        # So far, the squares of the projected targets sum to 1 over the rows. `weight` is the number
+        # of rows (each counted by its weight). Multiplied by its root, the variance becomes 1.
         if self.scaling == "unit":
-            rotations = rotations * np.sqrt(m.weight)
-        if m.labelled:
-            return rotations[m.label_order]
+            rotations = rotations * np.sqrt(moments.weight)
+        # Sort the labels as in `classes_`.
+        if moments.labelled:
+            return rotations[moments.label_order]
         return rotations
 
     @staticmethod
@@ -149,15 +154,15 @@ class CCA(TargetRegression, TwoStage):
         moments: moments (sums of the rows), from which the targets' scatter is taken.
         """
         diagonal = np.diagonal(moments.target_scatter)
-        # Use only targets that vary: their scatter is more than its rounding error. In the limits
-        # below, N is the weight of all rows, m the target's mean, and 8 a safety factor.
-        # Labels (0 or 1) are squared and then centred. The error of their scatter is some EPS N m².
+        # Use only targets that vary: their scatter (`diagonal`) is larger than its rounding error.
+        # The error depends on N, the weight of all rows, and on the target's mean m. Labels (0 or 1)
+        # are squared and then centred, with an error of some EPS N m². 8 is a safety factor.
         if moments.labelled:
             varying_columns = diagonal > 8 * EPS * moments.weight * moments.target_mean**2
-        # Numbers are centred and then squared, with an error of only (EPS √N m)². `Rounding` is
-        # given √N |m|, and compares the scatter with (8 EPS √N m)².
+        # Numbers are centred and then squared, so their error is smaller. It follows from √N |m|.
         else:
-            varying_columns = Rounding(np.sqrt(moments.weight) * np.abs(moments.target_mean)).varying_columns(diagonal)
+            shift = np.sqrt(moments.weight) * np.abs(moments.target_mean)
+            varying_columns = Rounding(shift).varying_columns(diagonal)
 
         # Scale to unit diagonal, so that units do not decide which eigenvalues count as zero.
         scale = 1.0 / np.sqrt(diagonal[varying_columns])

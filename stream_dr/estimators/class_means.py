@@ -73,20 +73,22 @@ class ClassMeans(LinearClassifier):
         loadings: (features, q), loadings of q components.
         eigenvalues: (q,), eigenvalues of the components.
         """
-        # `offsets` (features, classes) are the class means minus the mean of all rows, and
-        # `centres` (classes, q) are the offsets along the components.
+        # `offsets` (d features, classes) are the class means minus the mean of all rows, and
+        # `centres` (classes, q) are the offsets along the components. The features in `moments` were
+        # multiplied by `scale`, so the loadings are divided by it.
         offsets = moments.offsets
         centres = moments.project_offsets(loadings / moments.scale[:, None])
 
-        # Compute the within-class variance, as a mean over all features. `within` is the sum of
-        # squares within classes: the total minus the part between classes, which is the sum of the
-        # squared offsets, each weighted by its class. If it is only rounding error, use 1.
+        # The mean within-class variance is (total − between) / (N d). `total` and `between` are sums
+        # of squares over all rows and features, and N is the weight of all rows.
         total = float(moments.diagonal.sum())
-        within = total - float((offsets**2).sum(axis=0) @ moments.label_weights)
-        smallest = EPS * total
+        between = float((offsets**2).sum(axis=0) @ moments.label_weights)
+        within = total - between
+        # If all rows equal their class mean, `within` is only rounding error. Use the variance 1.
         variance = 1.0
-        if within > smallest:
-            variance = within / (moments.weight * len(offsets))
+        if within > EPS * total:
+            d = len(offsets)
+            variance = within / (moments.weight * d)
 
         # All components have the same variance, and all classes the same prior probability.
         variances = np.full(len(eigenvalues), variance)

@@ -93,39 +93,45 @@ class GraphWMV(NeighbourhoodMethod):
         check_choice("unlabelled", self.unlabelled, ("skip", "use"))
 
     def solve_inner(self, state: Reservoir) -> Linear:
-        """Return the projection in which weighted pairs of sampled rows differ most."""
-        # `kept` has the sampled rows, and `numbers` their numbers in the stream. Without sampled
-        # rows, there are no pairs.
+        """Return the projection by weighted maximum variance (WMV).
+
+        Its directions w maximise ½ Σ C_ij (wᵀ(x_i − x_j))² over pairs of sampled rows x_i and x_j.
+        The weight C_ij is `graph` times the weight of the edge between the two rows in their
+        neighbourhood graph. `alpha` is added for rows of one class, `beta` for rows of different
+        classes.
+
+        The directions are eigenvectors of Xᵀ L X. X are the sampled rows, and L = D − C is the
+        Laplacian of the weights. D is the diagonal matrix of the row sums of C.
+        """
+        # Without sampled rows, there are no pairs.
         if not len(state.numbers):
             return projection_without_components(np.zeros(state.n_features))
-        # The graph has an edge between each sampled row and its neighbours. Its Laplacian (sampled
-        # rows, sampled rows) is the diagonal matrix of the degrees minus the weights of the edges.
-        graph = self.sample_graph(state)
-        graph_laplacian = sp.diags_array(graph.degrees, format="csr") - graph.weights
-        # Row i of `indicators` (sampled rows, classes) is 1 at the class of sampled row i.
-        # `codes` has the class of each row, −1 for a row without a label.
+        # L is a sum. The first part is the Laplacian of the edges' weights, times `graph`.
+        edges = self.sample_graph(state)
+        edge_laplacian = sp.diags_array(edges.degrees, format="csr") - edges.weights
+        edge_factor = self.graph
+
+        # The second part is the Laplacian of the weights from labels. Y (sampled rows, classes) is 1
+        # at the class of each row. `codes` has the class of each row, −1 for a row without a label.
         labelled = np.flatnonzero(state.codes >= 0)
-        shape = (len(state.codes), int(state.codes.max(initial=-1)) + 1)
+        classes = int(state.codes.max(initial=-1)) + 1
         entries = (labelled, state.codes[labelled])
-        indicators = sp.csr_array((np.ones(len(labelled)), entries), shape=shape)
+        Y = sp.csr_array((np.ones(len(labelled)), entries), shape=(len(state.codes), classes))
+        # The weights are Y P Yᵀ, where P (classes, classes) has the weight of a pair by its classes.
+        P = self.beta + (self.alpha - self.beta) * np.eye(classes)
+        rows_per_class = np.asarray(Y.sum(axis=0)).ravel()
+        label_degrees = Y @ (P @ rows_per_class)
 
         def multiply_by_laplacian(columns: np.ndarray) -> np.ndarray:
-            """Return the product (sampled rows, m) of the Laplacian and m columns.
+            """Return L @ columns (sampled rows, m), without forming L.
 
-            The Laplacian is that of all weights, from the graph and from labels.
+            L is edge_factor · edge_laplacian plus the Laplacian diag(label_degrees) − Y P Yᵀ of the
+            weights from labels.
             """
-            # `self.graph` is the parameter μ, by which the weights of the edges are multiplied.
-            product = self.graph * (graph_laplacian @ columns)
-            # Add the product of `columns` and the Laplacian of the weights from labels. The
-            # Laplacian itself, D − Y C Yᵀ with Y = `indicators`, is not formed. n has the number of
-            # rows of each class. C (classes, classes) has the weights of pairs of rows: alpha for
-            # equal classes, beta for different ones. D is diagonal and has the row sums (degrees).
-            # Without labels, `indicators` has no columns, and there is nothing to add.
-            if indicators.shape[1]:
-                n = np.asarray(indicators.sum(axis=0)).ravel()
-                C = self.beta + (self.alpha - self.beta) * np.eye(len(n))
-                degrees = indicators @ (C @ n)
-                product += degrees[:, None] * columns - indicators @ (C @ (indicators.T @ columns))
+            product = edge_factor * (edge_laplacian @ columns)
+            # Without labels, there is no second part.
+            if classes:
+                product += label_degrees[:, None] * columns - Y @ (P @ (Y.T @ columns))
             return cast(np.ndarray, product)
 
         unit = self.scaling == "unit"

@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from stream_dr.aliases import JsonDict
-from stream_dr.batch.block import Rows, weights_or_ones
+from stream_dr.batch.block import Block, Rows, weights_or_ones
 from stream_dr.batch.rows import as_block, take_target_column
 from stream_dr.batch.sparse import is_sparse
 from stream_dr.batch.targets import drop_rows_without_target
@@ -62,7 +62,7 @@ def hsic(
     x_sigma : float > 0, default 1.0
         Width of the "rbf" kernel of rows x and x', exp(−|x − x'|²/(2 x_sigma²)).
     feature_map : dict or None, default None
-        Spec of a map that is applied to the rows first. The "rbf" kernel is then approximated.
+        Spec of a map of the rows. "random_fourier" approximates the "rbf" kernel of the rows.
 
     Raises
     ------
@@ -94,16 +94,10 @@ def _exact_hsic(
     kernel, sigma: kernel of the targets, and its width for "rbf".
     x_kernel, x_sigma: kernel of the rows, and its width for "rbf".
     """
-    # An SPCA estimator checks the parameters of the targets and converts rows and targets.
-    spca = SPCA(kernel=kernel, sigma=sigma)  # type: ignore[arg-type]
-    spca.check_parameters()
     check_choice("x_kernel", x_kernel, ("linear", "rbf"))
     check_number_in_range("x_sigma", x_sigma, low=0.0, exclude_low=True)
+    block = _rows_with_targets(X, y, weights, kernel, sigma)
 
-    # If y is the name of a column of X, this column becomes the targets. `parse` needs the state
-    # of a fitted estimator, here one that has learned nothing. Rows without a target are dropped.
-    rows = take_target_column(as_block(X, y, weights))
-    block, _ = drop_rows_without_target(spca.parse(new_fitted_state(spca), rows, raise_if_empty=True))
     # Choose the widths of the RBF kernels of targets and rows. None means the linear kernel.
     # For labels, "rbf" means the linear kernel of the indicators (0 and 1), without a width.
     y_sigma = None
@@ -122,6 +116,19 @@ def _exact_hsic(
     encoded = encode_as_columns(block.y, "indicator", np.arange(k, dtype=np.int32))
     targets = dense_encoded_rows(encoded, block.rows, k)
     return _hsic_in_blocks(block.X, targets, row_weights, row_sigma, y_sigma)
+
+
+def _rows_with_targets(X: RowsLike, y: TargetsLike, weights: WeightsLike, kernel: str, sigma: float) -> Block:
+    """Return the rows that have a target, checked and converted."""
+    # `SPCA` has the same targets, so it checks `kernel` and `sigma` and converts rows and targets.
+    # It converts them for a fitted state, here of an estimator that has learned nothing.
+    spca = SPCA(kernel=kernel, sigma=sigma)  # type: ignore[arg-type]
+    spca.check_parameters()
+    # If y is the name of a column of X, this column becomes the targets.
+    rows = take_target_column(as_block(X, y, weights))
+    parsed = spca.parse(new_fitted_state(spca), rows, raise_if_empty=True)
+    block, _ = drop_rows_without_target(parsed)
+    return block
 
 
 def _hsic_in_blocks(
@@ -169,9 +176,8 @@ def _hsic_in_blocks(
 
 
 def _kernel_matrix(A: Rows, B: Rows, sigma: float | None) -> np.ndarray:
-    """Return the kernel value of each row of A and each row of B."""
-    # The result is (rows of A, rows of B).
-    # sigma: width of the RBF kernel. None means the linear kernel.
+    """Return RBF kernel values of width sigma, linear if None."""
+    # The result has a value for each row of A and each row of B. The linear kernel is xᵀy.
     from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
     if sigma is None:

@@ -48,7 +48,8 @@ class HSL(TwoStage, _LaplacianParameter):
     -----
     Solves `(Cxx + γI)⁻¹ XH (XH)ᵀ w = λ w` with H Hᵀ = I − L [2S §2; mathematics §3]. The columns
     of X (features, rows) are the centred rows, Cxx (features, features) is their scatter, and γ is
-    the ridge `gamma`. L (rows, rows) is the Laplacian. Eigenvalues λ are from 0 to 1.
+    the ridge `gamma`. L (rows, rows) is the Laplacian, and I the identity. Eigenvalues λ are from
+    0 to 1.
 
     H (rows, labels) is computed from the rows' label indicators. Let n_e be the number of rows
     with label e. The indicators of each row are divided by a number, which depends on `laplacian`.
@@ -58,8 +59,12 @@ class HSL(TwoStage, _LaplacianParameter):
     - "clique": the divisor is √(Σ n_e) over the row's labels, and the factor is 1.
     - "star": the divisor is √(Σ 1/n_e) over the row's labels, and the factor is 1/n_e.
 
-    The degrees of the vertices include edges from a row to itself (the diagonal of I − L). Rows
-    with an empty list of labels influence only the mean and Cxx.
+    For example, let 4 rows have the label a, and 1 row the labels a and b. So n_a = 5 and n_b = 1.
+    The row with both labels has the indicators (1, 1). Its row of H is (1/√10, 1/√2) for "zhou",
+    (1/√6, 1/√6) for "clique", and (1/5, 1) / √(6/5) for "star".
+
+    The degree of a vertex includes an edge from the row to itself, so the diagonal of I − L is not
+    0. Rows with an empty list of labels influence only the mean and Cxx.
 
     n_e is known only at the end of the stream. So "clique" and "star" store one sum of rows for
     each distinct set of labels, and compute the divisors when solving. The result is exact in one
@@ -107,8 +112,11 @@ class HSL(TwoStage, _LaplacianParameter):
         """Return this model's error on rows that another model learned.
 
         The error is the sum of squared errors of the labels, predicted by linear regression on the
-        components. It is computed from the two states, so no row is read again. Raises
-        InvalidParameter unless laplacian="zhou", and the errors of `LDA.held_out_error`.
+        components. It is computed from the two states, so no row is read again.
+
+        Raises InvalidParameter unless laplacian="zhou". The other Laplacians change a row's targets
+        with the labels of all other rows, so two models would have different targets. Also raises
+        the errors of `LDA.held_out_error`.
 
         other: another HSL, which has learned the held-out rows.
         """
@@ -119,10 +127,11 @@ class HSL(TwoStage, _LaplacianParameter):
         return super().held_out_error(other)
 
     def loss_factors(self, moments: Moments) -> np.ndarray:
-        """Return the factors (labels, labels) of residuals in the loss.
+        """Return the matrix F (labels, labels) of the loss.
 
-        In cross-validation, the residuals of the predicted label indicators are multiplied by this
-        diagonal matrix. The factor of each label is 1 / √n for the weight n of its rows.
+        In cross-validation, the loss is the sum of |Fᵀ e|² over the rows. e (labels,) are a row's
+        residuals: the label indicators minus their predictions. F is diagonal, with the entry 1/√n
+        for a label whose rows have the weight n.
         """
         return np.diag(1.0 / np.sqrt(moments.label_weights))
 
@@ -130,63 +139,68 @@ class HSL(TwoStage, _LaplacianParameter):
         """Return XH (features, labels) and the Frobenius norm of H.
 
         As in the paper, the columns of X (features, rows) are the centred rows. H (rows, labels)
-        has a factor above 0 if a row has a label, and 0 if not. With "zhou", the factor is 1/√n,
-        where n is the weight of the rows with this label. `label_set_factors` gives the others.
-        The norm decides which part of XH is only rounding error.
+        has a factor above 0 if a row has a label, and 0 if not. The factors depend on the parameter
+        `laplacian` ("zhou", "clique" or "star"). The norm decides which part of XH is only rounding
+        error.
         """
         # Each of the k columns of H has at most length 1, so √k bounds the norm of H.
         k = len(moments.label_weights)
-        # `cross` (features, labels) has the sum of the centred rows with each label. It is enough
-        # for "zhou". If each row has one label (kind "class"), the other Laplacians equal "zhou".
+        norm = k**0.5
+        # With "zhou", XH follows from `cross` (features, labels), the centred rows' sum for each
+        # label. If each row has one label (kind "class"), "clique" and "star" are equal to "zhou".
         if self.laplacian == "zhou" or moments.kind == "class" or k == 0:
-            return RightHandSide(moments.cross / np.sqrt(moments.label_weights), k**0.5)
+            return RightHandSide(moments.cross / np.sqrt(moments.label_weights), norm)
 
-        # Multiply the stored sums of rows by the factors of their label sets.
-        # The factors follow from the weight n_e of the rows with each label.
+        # With "clique" and "star", the state stores a sum of rows for each set of labels.
+        assert isinstance(state.label_sets, LabelSets)
+        # n_e is the weight of the rows with each label. `present` marks the labels that have rows.
         n_e = np.zeros(len(moments.present))
         n_e[moments.present] = moments.label_weights
-        # The method `keeps_label_sets` makes the state store these sums.
-        assert isinstance(state.label_sets, LabelSets)
-        # `present` marks labels that have rows. `columns` is (label sets, labels that have rows).
-        columns = label_set_factors(state.label_sets.sets, n_e, self.laplacian)[:, moments.present]
-        return RightHandSide(state.weighted_set_sums(columns) * moments.scale[:, None], k**0.5)
+        factors = label_set_factors(state.label_sets.sets, n_e, self.laplacian)
+        set_sums = state.weighted_set_sums(factors[:, moments.present])
+        # Multiply the features by `scale`. In `cross`, this is already done.
+        return RightHandSide(set_sums * moments.scale[:, None], norm)
 
 
 def label_set_factors(
     label_sets: tuple[tuple[int, ...], ...], label_weights: np.ndarray, laplacian: Literal["clique", "star"]
 ) -> sp.csr_matrix:
-    """Return the factors (sets, labels) of each label set's row sum.
+    """Return the matrix (sets, labels) that turns set sums into label sums.
 
-    Each set is a distinct set of labels that some rows have. The state stores the sum of these
-    rows. The product of the sums and the factors is the right-hand side of HSL. A set's factor is
-    0 for labels outside the set. For a label in the set, let n be the weight of all rows with this
-    label. The factor is [mathematics §3]:
+    HSL (hypergraph spectral learning) stores the sum (features,) of the rows of each distinct set
+    of labels. The product of these sums (features, sets) and the result has a weighted sum of rows
+    for each label. Let n be the weight of all rows with a label of the set. The factor of the set
+    for this label is [mathematics §3]:
 
     * 1/√g with "clique", where g is the sum of n over the set's labels,
     * 1/(n √g) with "star", where g is the sum of 1/n over the set's labels.
 
+    The factor is 0 for labels outside the set. For example, the sets ((0,), (0, 1)) with the label
+    weights (5, 1) have the factors ((1/√5, 0), (1/√6, 1/√6)) with "clique".
+
     label_sets: codes of each set's labels.
-    label_weights: (labels,), weight of the rows with each label. Labels of weight 0 have the
+    label_weights: (labels,), weight n of the rows with each label. Labels of weight 0 have the
         factor 0.
     laplacian: "clique" or "star".
     """
-    # A factor is `numerators` / √g. A set's g is the sum of `summands` over its labels.
-    # Both have an entry for each label.
+    # A factor is numerator / √g, and g is the sum of `summands` over the labels of a set. Both
+    # arrays have an entry for each label.
     if laplacian == "clique":
         summands = label_weights
         numerators = (label_weights > 0).astype(float)
     else:
         summands = np.divide(1.0, label_weights, out=np.zeros_like(label_weights), where=label_weights > 0)
         numerators = summands
-    # `sizes` has the number of labels of each set.
-    sizes = np.array([len(s) for s in label_sets], dtype=np.int64)
 
-    # `codes` has the codes of all sets, and `owner` has the index of each code's set.
+    # `codes` has the labels of all sets, one after another, and `set_of_code` the set of each. The
+    # sets of the example have the codes (0, 0, 1) and the sets (0, 1, 1).
+    sizes = np.array([len(s) for s in label_sets], dtype=np.int64)
     codes = np.array([code for s in label_sets for code in s], dtype=np.int64)
-    owner = np.repeat(np.arange(len(label_sets)), sizes)
-    g = np.bincount(owner, weights=summands[codes], minlength=len(label_sets))
+    set_of_code = np.repeat(np.arange(len(label_sets)), sizes)
+    g = np.bincount(set_of_code, weights=summands[codes], minlength=len(label_sets))
 
     # A set whose labels have no weight has g = 0, and its factors are 0.
     inverse_roots = np.divide(1.0, np.sqrt(g), out=np.zeros(len(label_sets)), where=g > 0)
+    factors = numerators[codes] * inverse_roots[set_of_code]
     shape = (len(label_sets), len(label_weights))
-    return sp.csr_matrix((numerators[codes] * inverse_roots[owner], (owner, codes)), shape=shape)
+    return sp.csr_matrix((factors, (set_of_code, codes)), shape=shape)

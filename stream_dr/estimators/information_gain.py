@@ -52,8 +52,8 @@ class PresenceAccumulator(MomentAccumulator):
     def remove(self, block: Block) -> None:
         """Remove a batch that was learned before.
 
-        Raises CannotUnlearn if rows cannot be removed, or if the weight of a feature together with a
-        label would become negative.
+        Raises CannotUnlearn if rows cannot be removed. They cannot, for example, if the summed
+        weight of the rows that have some feature and some label would become negative.
         """
         before = self.freeze()
         super().remove(block)
@@ -84,7 +84,7 @@ class Presences(NamedTuple):
 
 
 def _presences(X: Rows) -> Presences:
-    """Return the features that are present in each row."""
+    """Return CSR arrays with 1 for each nonzero value of X."""
     if not isinstance(X, np.ndarray):
         return Presences(X.indptr, X.indices, X.data.astype(bool).astype(X.data.dtype))
     row_numbers, columns = np.nonzero(X)
@@ -173,7 +173,11 @@ class InformationGain(MappedMethod[MomentState], AdditiveEstimator):
         check_feature_map(self.feature_map)
 
     def inner_accumulator(self, state: MomentState | None) -> PresenceAccumulator:
-        """Return an accumulator of counts, empty or continued from `state`."""
+        """Return an accumulator of the weights of rows by feature and class.
+
+        For each feature and each class, it sums the weights of the rows of this class in which the
+        feature is not 0. The accumulator is empty, or continues from `state`.
+        """
         return PresenceAccumulator(state)
 
     def solve_inner(self, state: MomentState) -> Columns:
@@ -186,9 +190,13 @@ class InformationGain(MappedMethod[MomentState], AdditiveEstimator):
         return Columns(best, scores[best], state.n_features)
 
     def inner_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the size of the counts in bytes.
+        """Return the size of the learned sums in bytes.
 
-        `n_features` is the number of features after the feature map.
+        For each feature and each label, the sum is the weight of the rows with this label in which
+        the feature is not 0.
+
+        n_features: number of features after the feature map.
+        n_targets: number of labels.
         """
         return moment_bytes("indicator", n_features, n_targets, whole_scatter=False)
 
@@ -342,12 +350,13 @@ def _mutual_information_parts(
 ) -> np.ndarray:
     """Return each feature's part of a mutual information.
 
-    The result (features,) has parts of the mutual information times `total_weight`. A part is
-    about the rows that are counted for the feature, which are either the rows with the feature or
-    the rows without it. Let b be the weight of the counted rows of a class, m the weight of the
-    counted rows of all classes, n the weight of all rows of the class, and N `total_weight`. The
-    part is the sum over classes of b log(b N / (m n)), where 0 log 0 = 0. The part is exactly 0 if
-    all rows are counted.
+    The mutual information of a feature's presence and the class is a sum of two parts, divided by
+    `total_weight`. Call this function once for the rows with each feature, and once for the rows
+    without it. These rows are called the counted rows. The result is (features,).
+
+    Let b be the weight of the counted rows of a class, m the weight of the counted rows of all
+    classes, n the weight of all rows of the class, and N `total_weight`. The part is the sum over
+    classes of b log(b N / (m n)), where 0 log 0 = 0. It is exactly 0 if all rows are counted.
 
     joint_weights: (features, classes), weight of the rows of each class that are counted for the
         feature.

@@ -34,6 +34,13 @@ class IncrementalSKM(MappedMethod[SKMState]):
     The authors of the method call it incremental supervised Kampong measure [SKM, section 4.4, eq.
     22, 23]. Each row changes the directions a little. No scatter matrix is stored.
 
+    The state has one vector v (features,) for each component. Row number n changes v to
+    (1 − (1 + ℓ)/n) v + ((1 + ℓ)/n) M v/|v|, where ℓ is the parameter `amnesic`. M (features,
+    features) is computed from the row and the class means, without their parts along earlier
+    components. For the first component, the mean of M over the rows is 2 Sb + (1 − a) Sw, where Sb
+    is the scatter between classes and Sw the scatter within classes. So v converges to an
+    eigenvector of this matrix, and its length |v| to the eigenvalue.
+
     >>> from stream_dr import IncrementalSKM
     >>> rows = [[0.0, 1.0], [4.0, 1.0], [0.0, 1.1], [4.0, 0.9]] * 25
     >>> abs(IncrementalSKM(n_components=1).fit(rows, ["a", "b"] * 50).components_).round(1).tolist()
@@ -49,21 +56,20 @@ class IncrementalSKM(MappedMethod[SKMState]):
         Number of components to look for, at most 2,000.
     a : float ≥ 0, default 1.0
         The larger a is, the closer together are the projected rows of one class. The directions
-        converge to the eigenvectors of 2 Sb + (1 − a) Sw, where Sb is the scatter between classes
-        and Sw the scatter within classes.
+        converge to the eigenvectors of 2 Sb + (1 − a) Sw (see above).
     target : {"auto", "class"}, default "auto"
         Kind of targets. Both values mean one label a row.
     feature_map : dict or None, default None
         Spec of a feature map that is applied to the rows first.
     amnesic : float ≥ 0, default 1.0
-        Weight of recent rows, as in CCIPCA. 0 gives all rows the same weight, as the paper does. A
-        vector then keeps much of its first row for a long time, and one pass over many classes of
-        texts is not enough. With 1 or 2 it forgets this row. With many noisy rows and a > 1, 0 may
-        be better.
+        Weight of recent rows (ℓ above), as in CCIPCA. 0 gives all rows the same weight, as the
+        paper does. Each vector v starts as a row. With 0, v keeps much of this row for a long time,
+        and one pass over many classes of texts is not enough. With 1 or 2, v forgets this row. With
+        many noisy rows and a > 1, 0 may be better.
     keep : {"positive", "all"}, default "positive"
-        Components to return. "positive" returns only components that converge to an eigenvector of
-        positive eigenvalue. It drops components whose vector (see Notes) is shorter than 1e-2 of
-        the longest vector. For a ≥ 1, it also drops all components past (classes − 1).
+        Components to return. "positive" returns only components of positive eigenvalue. It drops
+        components whose vector v is shorter than 1e-2 of the longest. For a ≥ 1, the matrix has at
+        most (classes − 1) positive eigenvalues, so "positive" also drops all later components.
 
         "all" returns every component started so far, as the paper does [SKM, table 1 (D),
         figure 4(f)]. Components past (classes − 1) are then not orthogonal. For components of
@@ -71,10 +77,9 @@ class IncrementalSKM(MappedMethod[SKMState]):
 
     Notes
     -----
-    The update maintains one vector for each component. `components_` are these vectors, scaled to
-    length 1. `eigenvalues_` are the lengths of the vectors, which are estimates of the
-    eigenvalues. With keep="all" and a ≥ 1, components past (classes − 1) have no positive
-    eigenvalue. Their values in `eigenvalues_` are negative, and only the sign is meaningful.
+    `components_` are the vectors v, scaled to length 1, and `eigenvalues_` their lengths. With
+    keep="all" and a ≥ 1, components past (classes − 1) have the values −|v| in `eigenvalues_`. The
+    minus sign shows that they have no positive eigenvalue. The size |v| means nothing then.
     `mean_` is the mean of all labelled rows.
 
     If 2 Sb + (1 − a) Sw has no positive eigenvalue, the directions do not converge, and there is
@@ -124,9 +129,11 @@ class IncrementalSKM(MappedMethod[SKMState]):
     def solve_inner(self, state: SKMState) -> Linear:
         """Return the projection that a state of the recurrence defines.
 
-        The state has one vector for each component, of any length. The loadings are these vectors,
-        scaled to length 1. If there is a feature map, they are for mapped rows. Costs
-        O(d p (p + c)) for d features, p components and c classes.
+        The state has one vector for each component. It converges to an eigenvector of
+        2 Sb + (1 − a) Sw, and its length to the size of the eigenvalue. Sb and Sw are the scatter
+        between classes and within classes. The loadings are the vectors, scaled to length 1. If
+        there is a feature map, they are for mapped rows. Costs O(d p (p + c)) for d features, p
+        components and c classes.
         """
         # `counts` (classes,) are the numbers of rows, `vectors` (features, p) the state's vectors,
         # and `mean` (features,) is the mean of all rows, computed from the class means.
@@ -134,14 +141,13 @@ class IncrementalSKM(MappedMethod[SKMState]):
         vectors = state.basis.vectors()
         mean = state.basis.means() @ (counts / max(counts.sum(), 1.0))
 
-        # The length of a vector estimates the absolute eigenvalue of its component.
-        # If the parameter `a` is at least 1, at most (classes − 1) eigenvalues are positive, those
-        # of the first vectors. If it is less, all may be positive. A class may have no rows.
+        # With a ≥ 1, only Sb makes eigenvalues positive. Its rank is at most the number of classes
+        # (that have rows) minus 1, and the first vectors have the largest eigenvalues.
+        max_positive = vectors.shape[1]
         if self.a >= 1.0:
             max_positive = max(int(np.count_nonzero(counts)) - 1, 0)
-        else:
-            max_positive = vectors.shape[1]
-        # Vectors shorter than a hundredth of the longest do not converge to positive eigenvalues.
+        # With keep="positive", also drop vectors shorter than a hundredth of the longest, which have
+        # an eigenvalue of about zero.
         if self.keep == "positive":
             loadings, lengths = normalise_long_columns(vectors[:, :max_positive], min_relative_length=1e-2)
             return Linear(mean, loadings, lengths, "recurrence")
@@ -156,8 +162,11 @@ class IncrementalSKM(MappedMethod[SKMState]):
     def inner_bytes(self, n_features: int, n_targets: int) -> int:
         """Return the size of the state in bytes.
 
-        The size is 8 · k · (d + 2 k). k is the number of components plus the number of classes
-        (`n_targets`), rounded up to a multiple of 8. d is `n_features`, the number of features
-        after the feature map.
+        The size is 8 · k · (d + 2 k) for d features. k is a number of columns: one for each
+        component and each class, rounded up to the next multiple of 8. The size of a feature map is
+        not included.
+
+        n_features: number d of features after the feature map.
+        n_targets: number of classes.
         """
         return basis_bytes(n_features, self.n_components, n_targets)

@@ -62,8 +62,8 @@ class LDA(LinearClassifier, TwoStage):
         `transform` then returns the same as scikit-learn's LinearDiscriminantAnalysis with
         solver="svd", up to signs. (Earlier releases of scikit-learn use another divisor.) If the
         within-class variance along a component is 0, the component is scaled to total variance 1.
-        With "source", the paper's condition Wᵀ(Cxx + γI)W = I holds for the components W, and
-        projected rows shrink as 1/√N for N rows.
+        With "source", the components W satisfy Wᵀ(Cxx + γI)W = I (see Notes), as in the paper on
+        two-stage methods [2S], and projected rows shrink as 1/√N for N rows.
     priors : list of float or None, default None
         Probabilities of all learned labels, in the order of the sorted labels. None means the
         classes' shares of the rows. A label with fewer rows than `min_class_rows` is not yet a
@@ -97,7 +97,8 @@ class LDA(LinearClassifier, TwoStage):
     - Cxy (features, classes) is the cross-scatter of rows and class indicators.
     - n_j is the weight of the rows of class j.
 
-    Eigenvalues λ are from 0 to 1. With γ = 0 this is Fisher's LDA.
+    Eigenvalues λ are from 0 to 1. With γ = 0 this is Fisher's LDA. With `shrinkage` = s, Cxx + γI is
+    replaced by (1 − s) Cxx + s (tr Sw / d) I.
 
     If only the diagonal of Cxx is stored (see `scatter`), `solution_` is "diagonal". The result is
     then an approximation, for which Cxx is replaced by its diagonal [mathematics §4]. `refine`
@@ -135,28 +136,30 @@ class LDA(LinearClassifier, TwoStage):
             raise InvalidParameter(f"priors={self.priors!r} add up to {sum(self.priors):g}; they must add up to 1.")
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
-        """Return the right-hand side and the class indicators' norm.
+        """Return the right-hand side XH of LDA, and the norm of H.
 
-        The right-hand side (features, classes) is the product of the centred rows and the class
-        indicators. The indicators of each class are divided by the square root of the class's
-        weight. The norm of the divided indicators decides which part of the product is only
-        rounding error.
+        LDA solves the linear system (Cxx + γI) W = XH (Cxx: scatter of the rows, γ: ridge). The
+        columns of X (features, rows) are the centred rows. H (rows, classes) are the class
+        indicators, each column divided by the square root of the class's weight. The caller treats
+        a part of XH as rounding error if it is tiny compared with the Frobenius norm of H.
         """
         return RightHandSide(moments.cross / np.sqrt(moments.label_weights), len(moments.label_weights) ** 0.5)
 
     def loss_factors(self, moments: Moments) -> np.ndarray:
-        """Return the factors (classes, classes) of residuals in the loss.
+        """Return the matrix F (classes, classes) of the loss.
 
-        In cross-validation, the residuals of the predicted class indicators are multiplied by this
-        diagonal matrix. The factor of each class is 1 / √n for the weight n of its rows.
+        In cross-validation, the loss is the sum of |Fᵀ e|² over the rows. e (classes,) are a row's
+        residuals: the class indicators minus their predictions. F is diagonal, with the entry 1/√n
+        for a class whose rows have the weight n.
         """
         return np.diag(1.0 / np.sqrt(moments.label_weights))
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return at most (classes − 1) directions and their eigenvalues.
 
-        If `priors` is set, the directions are rotated within their span, to the directions in
-        which the class means, weighted by the priors, differ most.
+        Without `priors`, each class counts by its share of the rows. If `priors` is set, the
+        directions are replaced by linear combinations of them. Along these, the class means,
+        weighted by the priors, differ most.
         """
         loadings, eigenvalues = super().directions(moments, state)
         most = max(len(moments.label_weights) - 1, 0)
@@ -167,36 +170,32 @@ class LDA(LinearClassifier, TwoStage):
         return self._rotate_by_priors(loadings, eigenvalues, moments)
 
     def _rotate_by_priors(self, loadings: np.ndarray, eigenvalues: np.ndarray, moments: Moments) -> Directions:
-        """Return directions and eigenvalues for given class priors.
+        """Return directions and eigenvalues in which classes count by priors.
 
-        The directions are those in which the class means, weighted by the priors, differ most. They
-        are linear combinations of the directions that were found without priors.
+        The given directions w and eigenvalues λ solve B w = λ A w with wᵀ A w = 1. B is the scatter
+        between classes, in which classes count by their shares of the rows. A = share·B + E is the
+        matrix that LDA inverts. E is the scatter within classes with the ridge, and share is 1, or
+        1 − shrinkage. Priors change B, and so A, but not E. The new directions are linear
+        combinations of the given ones.
 
-        loadings: (features, q), the q directions that were found without priors.
+        loadings: (features, q), the q given directions.
         eigenvalues: (q,), their eigenvalues.
         """
-        # Priors change neither the scatter within classes nor the ridge, so the new directions are
-        # combinations of the q old ones.
-        #
-        # LDA inverts the matrix A = share·Cxx + ridge·I, where Cxx is the scatter of all rows. share
-        # is 1, or 1 − shrinkage. Each direction w has the length at which wᵀ A w = 1. Of this 1,
-        # share·eigenvalue is scatter between classes, and 1 − share·eigenvalue the rest, within
-        # classes. Scale the directions such that the rest is 1, which a rotation does not change.
+        # wᵀ B w = λ, so wᵀ E w = 1 − share·λ. Scale to wᵀ E w = 1, which a rotation does not change.
         share = self.ridge_terms(moments)[0]
         unit = loadings / np.sqrt(np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE))
 
-        # Rotate to the axes along which class means, weighted by the priors, differ most.
-        # `centres` (classes, q) are the class means minus the mean of all rows. For `deviations`,
-        # the mean by the priors is subtracted, and each class is weighted by the root of its prior.
+        # The new B along these directions is the product of `deviations` (classes, q) transposed and
+        # `deviations`: the class means minus their mean by the priors, times roots of the priors.
         priors = self._class_priors(moments)
         centres = moments.project_offsets(unit)
         deviations = np.sqrt(moments.weight * priors)[:, None] * (centres - priors @ centres)
         rotation, values = left_singular_pairs(deviations.T)
+        between = values**2
 
-        # Scale back to wᵀ A w = 1. `ratio` is the scatter between classes over the rest:
-        # ratio = λ / (1 − share·λ) for the eigenvalue λ, so λ = ratio / (1 + share·ratio).
-        ratio = values**2
-        eigenvalues = ratio / (1.0 + share * ratio)
+        # With wᵀ E w = 1 and the new wᵀ B w = between, wᵀ A w is 1 + share·between. So the new λ is
+        # between / (1 + share·between). Scale to wᵀ A w = 1: 1 − share·λ is 1 / (1 + share·between).
+        eigenvalues = between / (1.0 + share * between)
         return (unit @ rotation) * np.sqrt(1.0 - share * eigenvalues), eigenvalues
 
     def centre(self, moments: Moments) -> np.ndarray:
@@ -226,16 +225,22 @@ class LDA(LinearClassifier, TwoStage):
         class_means = centres - priors @ centres
         between = priors @ class_means**2
 
-        # An eigenvalue is `between` divided by the total variance of the component. The total is
-        # measured with share · Cxx + ridge · I, the matrix that the method inverts (Cxx: scatter of
-        # the rows). Without shrinkage, share is 1. So the total is between / eigenvalue, and the
-        # variance within classes is the total minus share · between.
+        # LDA inverts the matrix share·Cxx + ridge·I (Cxx: scatter of the rows, share: 1, or
+        # 1 − shrinkage). By this matrix, a component has the variance `total`, which includes the
+        # ridge. The component's eigenvalue λ is between / total.
+        total = between / eigenvalues
+        # The variance within classes is total − share·between, which is total·(1 − share·λ).
         share = self.ridge_terms(moments)[0]
-        variances = between / eigenvalues * np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE)
+        variances = total * np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE)
         return gaussian_class_readout(moments, class_means, variances, priors)
 
     def scatter_trace_for_shrinkage(self, moments: Moments) -> float:
-        """Return the trace of the within-class scatter, summed over rows."""
+        """Return the trace of the within-class scatter, summed over rows.
+
+        The trace is the sum of the squared differences between the rows and their class means, over
+        all features. It is not divided by the number of rows. `shrinkage` = s replaces the scatter
+        Sw by (1 − s) Sw + s (trace / d) I for d features.
+        """
         return max(super().scatter_trace_for_shrinkage(moments) - float(_between_scatter_diagonal(moments).sum()), 0.0)
 
     def scatter_along_each_component(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
@@ -245,10 +250,13 @@ class LDA(LinearClassifier, TwoStage):
         rounding error, the component's total scatter is returned instead.
 
         loadings: (features, p), the components.
+        solution_kind: "exact", "diagonal" (computed from only the diagonal of the scatter) or
+            "refined" (improved by further passes over the rows, after which the total scatter
+            along each component is known).
         """
         # The within-class scatter is the total scatter minus the scatter between classes. If the
         # total is known only from the diagonal, subtract on the diagonal, where no feature may get
-        # below 0. Of a refined solution, the total is known along each component.
+        # below 0.
         total = super().scatter_along_each_component(loadings, moments, solution_kind)
         if moments.scatter is None and solution_kind != "refined":
             diagonal = np.maximum(moments.diagonal - _between_scatter_diagonal(moments), 0.0)
@@ -261,8 +269,9 @@ class LDA(LinearClassifier, TwoStage):
         """Return the between-class scatter (p,) along each of p components.
 
         loadings: (features, p), the components.
+        solution_kind: "exact", "diagonal" or "refined" (improved by further passes over the rows).
+            If it is "refined", classes count by `priors`, else by their shares of the rows.
         """
-        # A refined solution was computed with `priors` in place of the classes' weights.
         centres = moments.project_offsets(loadings)
         if self.priors is None or solution_kind != "refined":
             return moments.label_weights @ centres**2

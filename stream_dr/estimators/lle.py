@@ -28,8 +28,8 @@ class LLE(Embedding):
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 10
-        Number of neighbours k of a row, without the row itself. At most 500, unless `reservoir` is
-        at most 500.
+        Number of neighbours k of a row, without the row itself. At most 500. A larger number is
+        allowed only if `reservoir`, the maximum number of sampled rows, is at most 500.
     reg : float ≥ 0, default 0.001
         Regularisation of the weights. `reg` times the trace of a row's local Gram matrix is added
         to the diagonal of this matrix.
@@ -51,9 +51,10 @@ class LLE(Embedding):
     With scaling="source", the sampled rows get the same coordinates as by scikit-learn's
     LocallyLinearEmbedding.
 
-    A warning is issued if an eigenvalue is only rounding error. This happens if groups of rows have
-    no neighbour outside their group, while other rows have neighbours in several groups. The
-    component is then constant on each group. Set more `n_neighbors`.
+    Set more `n_neighbors` if there is a warning that an eigenvalue is only rounding error. Several
+    groups of rows then have no neighbours outside their own group, and the component is constant on
+    each group. (If the groups are not linked by any other rows, there is no warning, because such
+    components are skipped.)
 
     Labels are not used, because a new row has no label by which its neighbours could be chosen.
     The Hessian and modified variants are not implemented.

@@ -48,15 +48,15 @@ class LPP(NeighbourhoodMethod):
 
     Notes
     -----
-    Solves Xᵀ L X w = λ Xᵀ D X w for the smallest λ [GLPLS eq. 2.35, 2.36]. X (reservoir, features)
-    are the sampled rows, centred. The source does not centre the rows, so its first component may
-    be only the mean of the rows. The neighbourhood graph of the sampled rows has the weights S
-    (reservoir, reservoir). D is the diagonal matrix of the row sums of S, and L = D − S is the
-    graph's Laplacian. Directions along which the sampled rows do not vary are dropped.
+    Solves Xᵀ L X w = λ Xᵀ D X w for the smallest λ [GLPLS eq. 2.35, 2.36]. X (r, features) are the
+    r sampled rows, centred. (The paper does not centre the rows, so its first component may be only
+    the mean of the rows.) The neighbourhood graph of the sampled rows has the weights S (r, r). D
+    is the diagonal matrix of the row sums of S, and L = D − S is the graph's Laplacian. Directions
+    along which the sampled rows do not vary are dropped.
 
-    Learning a row costs O(1), or O(entries) if the row is sampled. Solving costs O(reservoir ·
-    features · min(reservoir, features)), and transforming a row costs O(entries · components). The
-    state of dense rows takes 8 · reservoir · features bytes.
+    Learning a row costs O(1), or O(entries) if the row is sampled. Solving costs O(r · features ·
+    min(r, features)), and transforming a row costs O(entries · components). The state of dense rows
+    takes 8 · r · features bytes. r is at most the parameter `reservoir`, 2,000 by default.
     """
 
     target_kinds = ClassTargetsIfAny("label_aware")  # type: ignore[assignment]

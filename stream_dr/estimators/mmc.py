@@ -26,28 +26,30 @@ def scatter_sum_directions(
     """Return eigenvectors and eigenvalues of two scatter matrices' sum.
 
     The sum is between_weight · Sb + total_scatter_weight · Cxx/N. Sb is the scatter between
-    classes, and Cxx is the scatter of all N rows. The largest eigenvalue comes first. Raises
-    NeedsRefine if total_scatter_weight > 0 and only the diagonal of Cxx is stored.
+    classes, and Cxx the scatter of all N rows. Cxx/N is Sb plus the scatter Sw within classes, so
+    Sw has the weight total_scatter_weight. The largest eigenvalue comes first. Raises NeedsRefine
+    if this weight is positive and only the diagonal of Cxx is stored.
 
     moments: centred sums of the rows.
     between_weight: factor of the scatter between classes.
     total_scatter_weight: factor of the scatter of all rows.
     only_positive: True to return only eigenvectors of positive eigenvalue.
     """
-    # `roots` are the square roots of the eigenvalues of the scatter between classes.
-    # If the scatter of all rows is not used, or there are no rows, its eigenvectors are the result.
+    # `roots` are the square roots of the eigenvalues of Sb. Without Cxx, or without rows, the
+    # eigenvectors of Sb are the result.
     vectors, roots = moments.between_eigenpairs()
     if moments.weight <= 0 or total_scatter_weight == 0.0:
         return vectors, between_weight * roots**2
 
-    # Compute a root G of the scatter between classes, which is G Gᵀ.
-    # `floor` is the size up to which an eigenvalue of the scatter of all rows is rounding error.
-    # If only the diagonal is stored, it can be subtracted, but not added: see the error below.
+    # G is a root of Sb: Sb = G Gᵀ.
     G = vectors * roots
     if moments.scatter is not None:
+        # `floor` is the size up to which an eigenvalue of Cxx/N is rounding error.
         floor = moments.rounding.eigenvalue_floor(moments.diagonal) / moments.weight
         scatter = moments.scatter / moments.weight
         vectors, values = scatter_sum_eigenpairs(G, between_weight, scatter, total_scatter_weight, floor)
+    # Only the diagonal is stored. Subtracted from Sb, it makes features of large scatter count less.
+    # Added to Sb, it would make the features of largest scatter the components.
     elif total_scatter_weight < 0.0:
         diagonal = moments.diagonal / moments.weight
         vectors, values = positive_scatter_sum_eigenpairs(G, between_weight, diagonal, total_scatter_weight)
@@ -91,13 +93,12 @@ class MMC(Refinable):
     Components are the orthonormal eigenvectors of Sb − alpha · Sw, largest eigenvalue first (Li,
     Jiang, Zhang; [WMV]; mathematics §2). Sb is the between-class scatter, with the classes'
     shares of the rows as weights. Sw is the within-class scatter, divided by the number of rows.
-    Sb and Sw are defined as by Li, Jiang and Zhang. The lecture [WMV] prints an unweighted Sb and
-    an undivided Sw. With these, the matrix is almost −n · Sw for n rows. SKM with a = 1 + 2 · alpha
-    has the same components and twice the eigenvalues.
+    `SKM` with a = 1 + 2 · alpha has the same components and twice the eigenvalues.
 
     Above 4,096 features only the diagonal of the rows' scatter may be stored (see `scatter`).
-    `solution_` is then "diagonal". If alpha > 0, Sw is taken as diagonal. If alpha < 0, a diagonal
-    Sw would make single features the components, so `transform` raises NeedsRefine.
+    `solution_` is then "diagonal", and Sw is taken as diagonal. Call `refine` to make the solution
+    exact. If alpha < 0, `transform` raises NeedsRefine until then, because the components of a
+    diagonal Sw would only be the features of largest scatter.
 
     The state has O(d·(c + 2)) numbers for d features and c classes. Learning a row costs O(its
     entries). If alpha ≠ 0, the exact scatter adds d² numbers to the state and O(d²) to learning a
@@ -116,7 +117,9 @@ class MMC(Refinable):
     def reads_scatter(self) -> bool:
         """True if the method needs the rows' scatter matrix.
 
-        The matrix is needed unless alpha is 0.
+        The components are eigenvectors of Sb − alpha · Sw. The scatter between classes Sb follows
+        from the class means. The scatter within classes Sw needs the matrix, unless the parameter
+        `alpha` is 0.
         """
         return float(self.alpha) != 0.0
 

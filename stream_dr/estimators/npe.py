@@ -37,8 +37,8 @@ class NPE(ReservoirMethod):
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 10
-        Number of neighbours k of a row, without the row itself. At most 500, unless
-        `reservoir` is at most 500.
+        Number of neighbours k of a row, without the row itself. At most 500. A larger number is
+        allowed only if `reservoir`, the maximum number of sampled rows, is at most 500.
     label_aware : bool, default False
         Take neighbours only from a row's own class. Needs y.
     reg : float ≥ 0, default 0.001
@@ -105,10 +105,9 @@ class NPE(ReservoirMethod):
             codes = state.codes
         else:
             codes = np.zeros(r, dtype=np.int32)
-        # Row i of W (r, r) has the weights with which row i is closest to a mean of its
-        # neighbours. A is (I − W)ᵀ(I − W). For the sampled rows X (r, features), the squared
-        # distances from these means along a direction w sum to wᵀ Xᵀ A X w. B is the identity, so
-        # this sum is divided by the scatter wᵀ Xᵀ X w of the centred rows.
+        # Minimise wᵀ(Xᵀ A X + ρI)w / wᵀ(Xᵀ B X + ρI)w over directions w. X (r, features) are the
+        # centred sampled rows, A = (I − W)ᵀ(I − W), B = I, and ρ is the ridge `gamma`. Each row of
+        # W X (r, features) is the weighted mean of a row's neighbours that is closest to the row.
         W = barycentric_weight_matrix(state.kept, self.n_neighbors, self.reg, codes)
         A = lle_alignment_matrix(W)
         B = sp.eye_array(r, format="csr")

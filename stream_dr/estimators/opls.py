@@ -56,13 +56,14 @@ class OPLS(TargetRegression, TwoStage):
     def component_variances(
         self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray, covariances: np.ndarray
     ) -> np.ndarray:
-        """Return wᵀ A w (p,) for each component w.
+        """Return the ridged variance wᵀ A w (p,) of each component w.
 
-        A (features, features) is the matrix that the method inverts, the rows' scatter with a
-        ridge. The result is computed as |covariances|² / eigenvalue, without multiplying by A.
+        OPLS solves Cxy Cxyᵀ w = λ A w. A (features, features) is the rows' scatter plus the ridge,
+        and Cxy (features, targets) the cross-scatter of rows and targets. So wᵀ A w is
+        |Cxyᵀ w|² / λ, and neither A nor w itself is needed.
 
-        loadings: (features, p), the components w.
-        eigenvalues: (p,), eigenvalues of the components.
-        covariances: (p, targets), sums over the rows of components times targets.
+        moments, loadings: ignored.
+        eigenvalues: (p,), the eigenvalues λ.
+        covariances: (p, targets), the vectors Cxyᵀ w.
         """
         return ridged_variance_by_component(covariances, eigenvalues)

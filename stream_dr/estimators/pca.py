@@ -113,8 +113,10 @@ class PCA(LinearGaussian, Refinable):
         numbers, categories, gaps = columns
         factors = np.ones(len(m.mean))
 
-        # Scale columns of numbers to variance 1, unless their variance is only rounding error.
-        varying = numbers[m.rounding.varying_columns(m.diagonal)[numbers]]
+        # Scale columns of numbers to variance 1, unless their variance is only rounding error. The
+        # variance is `diagonal` (the sum of squared deviations of each column) over `weight`.
+        is_varying = m.rounding.varying_columns(m.diagonal)
+        varying = numbers[is_varying[numbers]]
         factors[varying] = np.sqrt(m.weight / m.diagonal[varying])
         # Divide the column of a category by the root of its mean, the category's share of rows.
         # The factor is 0 if all rows of the category were unlearned.
@@ -179,7 +181,8 @@ class PCA(LinearGaussian, Refinable):
     def _learned_gaussian(self) -> GaussianLogLikelihood:
         """Return a Gaussian model of the rows, from the components.
 
-        The axes of the Gaussian are the components, with respect to scaled columns.
+        The principal axes of its covariance are the components. They are for columns that were
+        multiplied by factors, if `standardize` requires it. The factors are part of the model.
         """
         projection = self.linear_projection()
         m = self.moments(self.state_)

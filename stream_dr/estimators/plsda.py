@@ -60,11 +60,10 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     PLSRegression(scale=False) to 2e-13, if PLSRegression is run until convergence. (With its
     default tol, the difference is 4e-3.)
 
-    [GLPLS eq. 2.24] defines all components at once, as eigenvectors. These are the components of
-    `SPCA`. The first component of SPCA is also the first component of PLSDA. SPCA has at most
-    (classes − 1) components. The components of PLSDA are uncorrelated, and there may be more of
-    them. The graph-Laplacian (global-local) PLS-DA in the chapter's title is not implemented,
-    because the chapter does not give its objective.
+    The components of PLSDA are uncorrelated, and there may be more of them than classes. `SPCA` has
+    the same first component. Its later components may be correlated, and there are at most
+    (classes − 1). (The book chapter [GLPLS] describes the components of SPCA as PLS-DA, in eq.
+    2.24.) Graph-Laplacian (global-local) PLS-DA is not implemented.
 
     `standardize` scales only the rows, while scikit-learn's scale=True also scales the targets. If
     the targets are columns of numbers in different units, divide each column by its standard
@@ -92,9 +91,9 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the components and their squared covariances with the targets.
 
-        The components (features, p) are computed one after another. After each, its part of the
-        covariance of rows and targets is subtracted. There are at most n_components components,
-        and fewer if the rest of the covariance is only rounding error.
+        The components (features, p) are computed one after another. After each, the part of the
+        covariance of rows and targets that it explains is subtracted. There are at most
+        n_components components, and fewer if what is left of the covariance is only rounding error.
         """
         most = self.n_components
         if not isinstance(most, int):
@@ -106,8 +105,8 @@ class PLSDA(TargetRegression, PredictsHeldOut):
 
         Centred rows times the rotations are the projected rows.
 
-        max_rotations: maximum number of rotations. There are fewer if the remaining covariance is
-            only rounding error.
+        max_rotations: maximum number of rotations. There are fewer if what the first rotations
+            leave of the covariance of rows and targets is only rounding error.
         """
         cross_sum_noise = moments.rounding.relative_cross_noise(moments.diagonal) * moments.uncentred_target_norm
         return pls_rotations(moments.scatter_or_diagonal, moments.cross, max_rotations, cross_sum_noise)
@@ -130,17 +129,20 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         # `full` is the state of all rows, and `folds` has the states of the folds that have rows.
         full, folds = aligned_folds(states_by_fold, "n_components")
         whole = self.moments(full)
-        # `rotations` returns at most the given number of rotations (features, p), and their
-        # squared covariances with the targets. At least one number of components is compared.
-        m = max(self.rotations(whole, MAX_COMPARED_COMPONENTS)[0].shape[1], 1)
+        # A rotation is the direction (features,) of a component. m is the number of rotations of all
+        # rows, and the largest number of components that is compared.
+        rotations, _ = self.rotations(whole, MAX_COMPARED_COMPONENTS)
+        m = max(rotations.shape[1], 1)
 
         # `cross_validation_errors` calls this function once for each fold, with the moments of all
-        # rows outside the fold. Predictor i uses the first i components, so the factors (m, p) are
-        # a lower triangle of ones, each divided by the component's variance.
+        # rows outside the fold. The predictor of the first i components regresses the targets on
+        # them. The components are uncorrelated, so its coefficients are V diag(g) Vᵀ Cxy for the
+        # rotations V. g is 1 / variance for the first i components and 0 for the others.
         def fit_components(train: Moments) -> Predictors:
-            rotations, values = self.rotations(train, m)
-            variances = self.component_variances(train, rotations, values, rotations.T @ train.cross)
-            return Predictors(rotations, np.tri(m, rotations.shape[1]) / variances)
+            V, values = self.rotations(train, m)
+            variances = self.component_variances(train, V, values, V.T @ train.cross)
+            first_components = np.tri(m, V.shape[1])
+            return Predictors(basis=V, factors=first_components / variances)
 
         # Choose the number of least error, or the smallest number within one standard error of it.
         mean, std_error = cross_validation_errors(self, folds, whole, fit_components)

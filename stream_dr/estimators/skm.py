@@ -18,7 +18,7 @@ from stream_dr.statistics.moments.state import MomentState
 class SKM(Refinable):
     """Find directions that separate classes and keep each class together.
 
-    Supervised Kampong measure (Yan et al.) in closed form. The larger the parameter `a`, the
+    The authors call the method supervised Kampong measure [SKM]. The larger the parameter `a`, the
     closer together are the projected rows of one class. With a = 1 only the class means matter.
 
     >>> from stream_dr import SKM
@@ -47,16 +47,17 @@ class SKM(Refinable):
 
     - With a = 1 only Sb remains. The components are exact after every row, while IncrementalSKM
       needs many rows to converge.
-    - With a = 3 the matrix is twice the matrix of MMC.
-    - SKM is weighted MMC with alpha = (a − 1)/2.
+    - With a = 3 the matrix is twice the matrix of MMC (maximum margin criterion).
+    - With any a, the components are those of `MMC` with alpha = (a − 1)/2.
 
     The matrix is computed as (1 + a) Sb + (1 − a) St. St = Sb + Sw is the scatter of all rows,
     divided by their number. With unlabelled="use", St is computed from all rows, and Sb from the
     labelled rows.
 
     Above 4,096 features only the diagonal of the rows' scatter may be stored (see `scatter`).
-    `solution_` is then "diagonal". If a > 1, Sw is taken as diagonal. If a < 1, a diagonal Sw
-    would make single features the components, so `transform` raises NeedsRefine.
+    `solution_` is then "diagonal", and if a ≠ 1, Sw is taken as diagonal. Call `refine` to make the
+    solution exact. If a < 1, `transform` raises NeedsRefine until then, because the components of a
+    diagonal Sw would only be the features of largest scatter.
 
     The state has O(d·(c + 2)) numbers for d features and c classes. Learning a row costs O(its
     entries). If a ≠ 1, the exact scatter adds d² numbers to the state and O(d²) to learning a row.
@@ -85,7 +86,9 @@ class SKM(Refinable):
     def reads_scatter(self) -> bool:
         """True if the method needs the rows' scatter matrix.
 
-        The matrix is needed unless a is 1.
+        The components are eigenvectors of 2 Sb + (1 − a) Sw. The scatter between classes Sb follows
+        from the class means. The scatter within classes Sw needs the matrix, unless the parameter
+        `a` is 1.
         """
         return float(self.a) != 1.0
 

@@ -66,18 +66,22 @@ def check_weight_above_one(total_weight: float) -> None:
 
 
 class KernelTargetKinds:
-    """Descriptor that returns the kinds of targets for SPCA's kernel.
+    """Descriptor behind `SPCA.target_kinds`, the kinds of targets allowed.
 
-    If the attribute is read from the class and not from an estimator, all kinds are returned.
+    The kinds depend on the estimator's parameter `kernel`. The class itself, without an estimator,
+    has all kinds.
     """
 
     def __get__(self, spca: Any, owner: type) -> tuple[str, ...]:
         """Return the kinds of targets that the estimator's kernel allows.
 
         - The kernel "delta" allows one label a row ("class").
-        - The kernel "rbf" allows one label a row ("class") or numbers ("continuous"). For labels,
-          this kernel is the delta kernel times a factor.
+        - The kernel "rbf" allows one label a row ("class") or numbers ("continuous").
         - The kernel "linear" allows all kinds.
+
+        spca: SPCA estimator whose attribute is read. None if it is read from the class, which
+            allows all kinds.
+        owner: the class. Ignored.
         """
         kernel = "linear"
         if spca is not None:

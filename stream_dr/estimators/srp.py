@@ -92,18 +92,21 @@ class SRP(DependenceMethod):
         check_choice("scaling", self.scaling, ("unit", "source"))
 
     def target_encoding(self) -> Encoding:
-        """Return the encoding of numbers as n_components random Fourier features.
+        """Return the encoding of targets as numeric columns.
 
-        The encoding has no effect on labels, which always become indicators (columns of 0 and 1).
+        Targets that are numbers become p random Fourier features, one for each of the p components
+        (`n_components`, by default 10). Labels always become indicators (columns of 0 and 1).
         """
         return Fourier(int(self.n_components or 10), float(self.sigma), self.random_state or 0)
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return p components (features, p) and their squared lengths (p,).
 
-        If the targets are labels, the components are random combinations of the columns of the
-        cross-scatter of rows and targets. If the targets are numbers, the components are the
-        columns themselves. If the cross-scatter is only rounding error, there are no components.
+        The components come from the cross-scatter of rows and targets. If the targets are labels,
+        the components are random combinations of its columns. If the targets are numbers, they were
+        already encoded as p random columns, so the columns themselves are the components. If the
+        cross-scatter is only rounding error, there are no components. Squared lengths take the
+        place of eigenvalues.
         """
         # `cross` (features, k) is the cross-scatter of rows and k target columns. Features whose
         # entries are only rounding error are set to 0.
@@ -113,17 +116,24 @@ class SRP(DependenceMethod):
         if moments.labelled:
             # The columns are those of the labels that have rows (`present`).
             labels = list(compress(state.labels, moments.present))
-            # With one label a row, the columns add up to 0, so random signs are centred. `draw`
-            # returns the signs (labels, components), for 10 components by default.
-            draw = centred_scaled_random_signs if state.target_kind == "class" else scaled_random_signs
+            # `draw` returns the signs (labels, p). Each label's signs are a hash of the label. With
+            # one label a row, the columns of `cross` add up to 0, so signs that are all equal would
+            # make a component 0. In this case, draw signs that differ, and centre them.
+            if state.target_kind == "class":
+                draw = centred_scaled_random_signs
+            else:
+                draw = scaled_random_signs
             cross = cross @ draw(labels, int(self.n_components or 10), self.random_state or 0)
         return cross, (cross**2).sum(axis=0)
 
     def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
         """Return loadings (features, components) at the length that `scaling` requires.
 
-        With scaling="unit", the loadings are divided by the weight of all rows. With
-        scaling="source", the loadings do not change.
+        The loadings are sums over the rows, so their length grows with the number of rows. With
+        scaling="unit", they are divided by the weight of all rows, and become means. With
+        scaling="source", they do not change, as in the paper.
+
+        solution_kind: ignored.
         """
         if self.scaling == "unit" and moments.weight > 0:
             return loadings / moments.weight

@@ -43,9 +43,10 @@ class WMV(Refinable):
     beta : float > 0, default 1.0
         Weight of two rows of different classes.
     pairs : {"equal", "share"}, default "equal"
-        How alpha and beta become weights of pairs of rows. With "equal", alpha and beta are the
-        weights. With "share", every pair of rows has the weight beta / N for N rows. A pair of
-        rows of the same class has the weight beta / N + alpha / n, for a class of n rows.
+        How alpha and beta become weights of pairs of rows. With "equal", the weight is alpha for
+        two rows of the same class, and beta for two rows of different classes. With "share", it is
+        beta / N + alpha / n for the same class, and beta / N for different classes. N is the
+        number of all rows, and n the number of rows of the class.
     pair_weights : list of (label, label, float) or None, default None
         Weight of a pair of rows, one row of each of the two labels. The labels may be in any
         order. These weights replace the weights computed from alpha, beta and pairs.
@@ -64,14 +65,15 @@ class WMV(Refinable):
     Special cases:
 
     - pairs="equal" is the two-parameter form of the source.
-    - pairs="share" with beta=1 is PCA for alpha=0 and MMC for alpha=−2. With alpha = −1 − a it is
-      weighted MMC, where a is the weight of the within-class scatter. The eigenvalues are N times
-      the eigenvalues of these methods.
+    - pairs="share" with beta=1 is PCA for alpha=0, and `MMC` for alpha=−2. More generally, it is
+      MMC(alpha=a) for alpha = −1 − a. The eigenvalues are N times those of these methods, for N
+      rows.
 
     Above 4,096 features only the diagonal of the rows' scatter may be stored (see `scatter`).
     `solution_` is then "diagonal". The method assumes that all classes have the same diagonal
-    scatter. If the weights would maximise the scatter within classes, the components would be
-    single features, so `transform` raises NeedsRefine.
+    scatter. If alpha is so large that the scatter within classes would be maximised, the components
+    would only be the features of largest scatter. So `transform` raises NeedsRefine. Call `refine`
+    for an exact solution.
 
     The state has a scatter matrix of all rows and one for each class, 8·(c + 1)·d² bytes for c
     classes and d features (170 MB for 20 classes and 1,000 features). With pairs="share" and
@@ -94,11 +96,13 @@ class WMV(Refinable):
     def eigenvalue_growth(self) -> int:  # type: ignore[override]
         """Exponent of the eigenvalues' growth with the number of rows.
 
-        The eigenvalues grow as N^g for N rows. The sums run over pairs of rows.
+        Eigenvalues are sums over pairs of rows, which grow as N^g for N rows. To compare eigenvalues
+        of different numbers of rows, callers divide them by N^g.
 
-        - pairs="equal": g = 2, because all pairs have the same weight.
-        - pairs="share": g = 1, because the weights of pairs are divided by numbers of rows. With
-          the parameter `pair_weights`, only a part of an eigenvalue grows so. The result is 1, too.
+        - pairs="equal": g = 2, because there are about N² pairs, and their weights do not change.
+        - pairs="share": g = 1, because the weights of pairs are divided by numbers of rows. The
+          weights of the parameter `pair_weights` are not divided, but the result is 1 with them,
+          too.
         """
         if self.pairs == "share":
             return 1
@@ -129,14 +133,16 @@ class WMV(Refinable):
         return not self._has_equal_class_factors() or self.unlabelled == "use"
 
     def _has_equal_class_factors(self) -> bool:
-        """True if all classes' scatter matrices have the same factor."""
-        # The factors are those of the weighted sum whose eigenvectors are the components.
+        """True if WMV's matrix multiplies every class's scatter alike."""
+        # The components are eigenvectors of this matrix, a weighted sum of the classes' scatters.
         return self.pairs == "share" and not self.pair_weights
 
     def class_pair_weights(self, moments: Moments) -> np.ndarray:
         """Return the weights of pairs of rows, by their two classes.
 
-        The weights are a symmetric matrix (classes, classes).
+        WMV maximises a sum over pairs of rows, each pair's squared distance times its weight. Entry
+        (a, b) of the result (classes, classes) is the weight of each pair of one row of class a and
+        one row of class b. The result is symmetric.
 
         moments: centred sums of the rows, with the weight of each class. If rows without a label
             were learned, they are the last class.
@@ -160,24 +166,26 @@ class WMV(Refinable):
                 C[codes[a], codes[b]] = C[codes[b], codes[a]] = weight
         return C
 
-    def label_weight_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
+    def label_weight_factors(self, moments: Moments) -> Mapping[Label | None, float]:
         """Return the factor of each class's rows, by label.
 
         `refine`, which reads the rows again, multiplies the rows' weights by these factors. The
-        key None is for rows without a label. Labels with fewer than `min_class_rows` rows are no
-        classes. If all classes have the same factor, such labels get it, too. Otherwise they have
-        no factor.
+        key None is for rows without a label, if these are learned. Waiting labels, which have fewer
+        than `min_class_rows` rows, are not classes yet. If all classes have the same factor,
+        waiting labels have it, too. If not, they have no factor, and `refine` leaves out their rows.
         """
-        moments = self._with_unlabelled_class(moments)
         # The factor of a row is the sum of the weights of its pairs.
+        moments = self._with_unlabelled_class(moments)
         factors = (self.class_pair_weights(moments) @ moments.label_weights).tolist()
-        # `waiting` has the labels with too few rows. Labels wait only if there are classes. So if
-        # `factors` is empty, no label waits.
-        waiting = {}
-        if self._has_equal_class_factors():
-            waiting = dict.fromkeys(moments.waiting, *factors[:1])
-        # There is a factor for None only if rows without a label are one more class.
-        return dict(zip((*moments.labels, None), factors, strict=False)) | waiting
+        by_label: dict[Label | None, float] = dict(zip(moments.labels, factors, strict=False))
+
+        # If rows without a label are one more class, it is the last one.
+        if len(factors) > len(moments.labels):
+            by_label[None] = factors[-1]
+        # Labels wait only if there are other labels that are classes.
+        if moments.waiting and self._has_equal_class_factors():
+            by_label |= dict.fromkeys(moments.waiting, factors[0])
+        return by_label
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the components as columns, and their eigenvalues.
@@ -229,24 +237,25 @@ class WMV(Refinable):
     def weighted_directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the components as columns, and their eigenvalues.
 
-        The components maximise the sum of weighted squared distances between projected rows. The
-        largest eigenvalue comes first.
+        The components are eigenvectors of S − Cxy P Cxyᵀ, largest eigenvalue first. They maximise
+        the sum of weighted squared distances between projected rows.
 
-        moments: centred sums of the rows. In place of the rows' scatter, `moments.scatter` is a sum
-            over classes. Each summand is the scatter of the class about the mean of all rows, times
-            the sum of the weights of a row's pairs, if the row is of the class.
+        - P (classes, classes) has the weights of pairs of rows, by their classes.
+        - A column of Cxy (features, classes) is the sum of the centred rows of a class.
+        - S = Σ f_c S_c is a sum over the classes c. S_c (features, features) is the scatter of the
+          rows of class c about the mean of all rows. f_c is the sum of the weights of all pairs of
+          one row of class c.
+
+        moments: centred sums of the rows, with S as `moments.scatter`.
         """
         moments = self._with_unlabelled_class(moments)
-        # C (classes, classes) has the weights of pairs of rows, by their classes. The components
-        # are the eigenvectors of S − Cxy C Cxyᵀ. S is the weighted scatter, and a column of Cxy
-        # (features, classes) is the sum of the centred rows of a class.
-        C = self.class_pair_weights(moments)
-        scatter = moments.scatter
-        # `floor` is the size up to which an eigenvalue is rounding error. The errors of the
-        # scatter are multiplied by the sum of a row's pair weights, which is at most largest · N.
-        largest = float(np.abs(C).max(initial=0.0))
+        P = self.class_pair_weights(moments)
+        S = moments.scatter
+        # `floor` is the size up to which an eigenvalue is rounding error. The errors of S_c are
+        # multiplied by f_c, which is at most largest · N for the weight N of all rows.
+        largest = float(np.abs(P).max(initial=0.0))
         floor = largest * moments.weight * moments.rounding.eigenvalue_floor(moments.diagonal)
-        values, vectors = nonzero_indefinite_eigenpairs(scatter - moments.cross @ C @ moments.cross.T, floor)
+        values, vectors = nonzero_indefinite_eigenpairs(S - moments.cross @ P @ moments.cross.T, floor)
         # Without n_components, return only components of positive eigenvalue, which come first.
         if self.n_components is not None:
             p = len(values)
@@ -268,27 +277,32 @@ class WMV(Refinable):
     def _directions_from_diagonal(self, moments: Moments, factors: np.ndarray) -> Directions:
         """Return components and eigenvalues from the diagonal of the scatter.
 
-        Raises NeedsRefine if each component would be a single feature.
+        The components are eigenvectors of between + share · within (features, features). `within`
+        is the scatter of the rows about their class means, as a diagonal matrix. `between` is
+        Cxy C Cxyᵀ. A column of Cxy (features, classes) is the sum of the centred rows of a class.
+        C (classes, classes) is diag(factors / n) − P, where n are the weights of the classes, and P
+        are the weights of pairs of rows by their classes.
 
-        factors: (classes,), number by which the scatter of each class is multiplied in the matrix
-            whose eigenvectors are the components.
+        Raises NeedsRefine if share > 0, because the components would be the single features of
+        largest scatter, or if `between` has a negative eigenvalue.
+
+        factors: (classes,), sum of the weights of all pairs of one row, by the row's class.
         """
-        # `within` is the scatter within classes, of which only the diagonal is known. Assume that
-        # it is the same in all classes. Then its factor `share` is the mean of `factors`, in which
-        # each class counts by the weight n of its rows.
+        # Only the diagonal of `within` is known. Assume that it is the same in all classes. Then
+        # `share` is the mean of `factors`, in which each class counts by its weight n.
         n = moments.label_weights
         within = np.maximum(moments.diagonal - (moments.cross**2 / n).sum(axis=1), 0.0)
         share = float(factors @ n) / moments.weight
 
-        # Compute eigenvalues and eigenvectors of Cxy C Cxyᵀ, without forming this matrix.
-        # Cxy (features, classes) is the cross-scatter of rows and class indicators.
+        # Compute the eigenvalues and eigenvectors of `between` in a basis of its range, without
+        # forming this matrix. `inner` (r, classes) is Cxy in this basis.
         basis, _ = moments.significant_left_singular_pairs(moments.cross, moments.cross.shape[1] ** 0.5)
         inner = basis.T @ moments.cross
         C = np.diag(factors / n) - self.class_pair_weights(moments)
         between_values, rotation = np.linalg.eigh(inner @ C @ inner.T)
         vectors = basis @ rotation
-        # The components would be single features if the within-class scatter had a positive factor,
-        # or if the between-class part had a negative eigenvalue, apart from rounding errors.
+        # The solver below needs a root G of `between`, so eigenvalues may be negative only by
+        # rounding errors.
         rounding = len(between_values) * EPS * np.abs(between_values).max(initial=0.0)
         if share > 0.0 or (between_values < -rounding).any():
             raise NeedsRefine(
@@ -297,8 +311,8 @@ class WMV(Refinable):
                 "scatter='exact' (dense rows), or choose a smaller alpha."
             )
 
-        # Solve for the between-class part G Gᵀ plus the negative within-class part share · within.
-        # With the total scatter T = G Gᵀ − share · within, the sum is 2 G Gᵀ − T.
+        # Find the eigenvectors of G Gᵀ + share · within, where G Gᵀ is `between` and share ≤ 0. With
+        # T = G Gᵀ − share · within, of which only the diagonal is used, the sum is 2 G Gᵀ − T.
         G = vectors * np.sqrt(np.maximum(between_values, 0.0))
         diagonal = np.einsum("ij,ij->i", G, G) - share * within
         loadings, values = positive_scatter_sum_eigenpairs(

@@ -186,7 +186,9 @@ def start_block_solve(
 def advance_linear_solve(state: BlockSolve, matrix_times_directions: np.ndarray) -> BlockSolve:
     """Return the state after one more step of conjugate gradient.
 
-    If the solve has ended, the state is returned unchanged.
+    If the solve has ended, the state is returned unchanged. If the caller started the solve with a
+    guess of the solution, the first step goes along this guess (`state.guessing` is true). The
+    steps after it are those of conjugate gradient.
 
     matrix_times_directions: (features, r), the product A @ state.directions of r columns, where A
         is the matrix of the linear system.
@@ -198,20 +200,21 @@ def advance_linear_solve(state: BlockSolve, matrix_times_directions: np.ndarray)
 
     # The old residual (right-hand sides minus A times solution) is Q C, with Q = `state.basis` and
     # C = `state.coefficients`. With the search directions P, the solution changes by P step C.
-    # step = (PᵀAP)⁻¹ PᵀQ (`inverse` is (PᵀAP)⁻¹) makes the new residual orthogonal to P.
+    # step = (PᵀAP)⁻¹ PᵀQ (`inverse` is (PᵀAP)⁻¹) makes the new residual orthogonal to P. `largest`
+    # is an estimate of A's largest eigenvalue. Much smaller eigenvalues of PᵀAP count as zero.
     inverse, largest = _directions_pseudo_inverse(state.directions, matrix_times_directions, state.largest)
     step = inverse @ (state.directions.T @ state.basis)
 
     # The new residual is (Q − A P step) C. Its first factor has no name here, so that the array is
-    # freed as soon as it is decomposed.
+    # freed as soon as it is decomposed. A residual of at most the norm `noise` is rounding error.
+    # `state.size` is the norm of the right-hand sides, and `state.noise` a share of it.
     noise = state.noise * state.size
     basis, coefficients = _orthonormalise_residual(
         state.basis - matrix_times_directions @ step, state.coefficients, noise
     )
 
     # The new search directions P' are made from the new residual's basis.
-    # They are conjugate to the old directions (P'ᵀAP = 0). Only after a step along the caller's
-    # guess they are not, because conjugate gradient starts after this step.
+    # They are conjugate to the old directions (P'ᵀAP = 0), except if these were the caller's guess.
     conjugate = basis
     if not state.guessing:
         shares = inverse @ (matrix_times_directions.T @ basis)

@@ -108,24 +108,22 @@ def positive_scatter_sum_eigenpairs(
 ) -> LoadingsAndEigenvalues:
     """Return positive eigenpairs of a weighted sum of scatter matrices.
 
-    The sum (features, features) is `between_weight` times the scatter between classes plus
-    `total_scatter_weight` times the total scatter, for a negative `total_scatter_weight`. The total
-    scatter is taken as the scatter between classes plus only the diagonal of the scatter within
-    classes.
+    The sum (features, features) is a·F Fᵀ + b·(F Fᵀ + diag(W)) with b < 0. F Fᵀ is the scatter
+    between classes. W (features,) is the diagonal of the scatter within classes, so F Fᵀ + diag(W)
+    takes the place of the total scatter. All scatters have the same divisor, for example the number
+    of rows.
 
     Returns r eigenvectors (features, r) and eigenvalues (r,), largest first. r is at most the
     number c of classes. A step of Lanczos' method costs O(d c) for d features.
 
-    between_factor: (features, c), factor for c classes. `between_factor` times its transpose is
-        the scatter between classes.
-    between_weight: weight of the scatter between classes.
-    total_scatter_diagonal: (features,), diagonal of the total scatter, divided by the number of
-        rows.
-    total_scatter_weight: weight of the total scatter, negative.
+    between_factor: (features, c), the matrix F, for c classes.
+    between_weight: the number a.
+    total_scatter_diagonal: (features,), diagonal of the total scatter. Without the diagonal of
+        F Fᵀ, it is W.
+    total_scatter_weight: the number b, below 0.
     """
-    # With F = `between_factor`, the sum of the scatter matrices is weight · F Fᵀ − diag(within).
-    # `within` is the diagonal of the scatter within classes, times |total_scatter_weight|.
-    # Without classes (c = 0) it has no positive eigenvalue.
+    # The sum of the scatter matrices is weight · F Fᵀ − diag(within), where weight is a + b and
+    # `within` is |b| W. Without classes (c = 0) it has no positive eigenvalue.
     between_diagonal = np.einsum("ij,ij->i", between_factor, between_factor)
     within = -total_scatter_weight * np.maximum(total_scatter_diagonal - between_diagonal, 0.0)
     weight = between_weight + total_scatter_weight

@@ -89,9 +89,11 @@ def _check_places(embedding: "Eigenmap | BarycentricProjection") -> int:
 class Eigenmap(NamedTuple):
     """Laplacian eigenmaps of landmarks (r sampled rows of the stream).
 
-    Rows that are near each other are joined by weighted edges. A new row's coordinate in a
-    component comes from Nyström's formula. It is the mean of the landmarks' coordinates, weighted
-    by the edges between the new row and the landmarks, divided by 1 − the component's eigenvalue.
+    Rows that are near each other are joined by weighted edges. Let S (r, r) be the weights of the
+    edges between landmarks, D the diagonal matrix of the row sums of S, and L = D − S. The
+    landmarks' coordinates z (r,) in a component solve L z = λ D z. A new row's coordinate comes
+    from Nyström's formula. It is the mean of the landmarks' coordinates, weighted by the edges
+    between the new row and the landmarks, divided by 1 − λ.
 
     Attributes
     ----------
@@ -100,11 +102,12 @@ class Eigenmap(NamedTuple):
     places : (r, components) float64
         Coordinates of the r landmarks.
     eigenvalues : (components,) float64
-        Eigenvalue of each component, ascending.
+        Eigenvalue λ of each component, ascending.
     radii : (r,) float64
-        Squared distance within which a new row counts as a neighbour of each landmark.
+        Square of each landmark's radius. A new row is a neighbour of a landmark if it lies within
+        this radius.
     neighbours : int
-        Number of landmarks that count as neighbours of a new row.
+        Number of nearest landmarks that are neighbours of a new row. 0 if only radii count.
     temperature : float
         Parameter t of the heat kernel exp(−d²/t), the weight of an edge of length d. 0 means that
         all edges have weight 1.
@@ -128,7 +131,11 @@ class Eigenmap(NamedTuple):
     one_sided: float = 0.5
 
     def check(self) -> None:
-        """Raise DamagedFile unless all arrays have one row per landmark."""
+        """Raise DamagedFile unless this Eigenmap's arrays are valid.
+
+        `landmarks`, `places` and `radii` must have one row for each landmark, `places` and
+        `eigenvalues` one entry for each component. Numbers must be finite and in their range.
+        """
         r = _check_places(self)
         checks.check_dtype_and_shapes(self, np.float64, radii=(r,))
         checks.check_at_least(self, 0.0, "radii", "temperature", "one_sided")
@@ -174,27 +181,30 @@ class Eigenmap(NamedTuple):
     def place_by_nystrom(self, rows: Rows, squared_distances: np.ndarray) -> np.ndarray:
         """Return the coordinates (rows, components) of rows by Nyström's formula.
 
-        A row's coordinates are a weighted mean of the landmarks' coordinates, divided by 1 minus
-        each component's eigenvalue. Landmarks are sampled rows of the stream.
+        Landmarks are sampled rows of the stream, which are joined by a graph of their neighbours.
+        A new row gets weighted edges to landmarks by the rule of this graph. Its coordinate in a
+        component is the mean of the landmarks' coordinates, weighted by the edges, divided by
+        1 − λ. λ is the component's eigenvalue of the graph's normalised Laplacian. For a landmark,
+        the mean would be 1 − λ times the landmark's own coordinate.
 
         rows: (rows, features), dense or CSR.
-        squared_distances: (rows, r) squared distances of the rows to the r landmarks. A landmark
-            at distance 0 is the row itself, so the row has no edge to this landmark.
+        squared_distances: (rows, r) squared distances of the rows to the r landmarks. There is no
+            edge at distance 0, because an edge never joins a row to itself.
         """
         squared_distances = np.where(squared_distances > 0, squared_distances, np.inf)
 
-        # `ends` is 2 if a new row and a landmark have each other as neighbours, 1 if only one has.
-        # A landmark has the new row as a neighbour if the row is within the landmark's radius.
-        # A new row has its nearest landmarks as neighbours, unless only radii count (neighbours = 0).
+        # An edge has 2 ends if a new row and a landmark are neighbours of each other, 1 if only one
+        # is a neighbour of the other. The row is a landmark's neighbour within the landmark's radius.
+        # Nearest landmarks are neighbours of the row. A graph with one given radius has none of them.
         ends = (squared_distances <= self.radii).astype(np.float64)
         if self.neighbours:
             near = np.argpartition(squared_distances, self.neighbours - 1, axis=1)[:, : self.neighbours]
             ends[np.arange(len(ends))[:, None], near] += 1.0
 
-        # Compute the weights (rows, r) of the edges. An edge of two ends has weight 1, and an edge of
-        # one end has weight `one_sided` (0.5 or 1). With a heat kernel (temperature t > 0), the weight
-        # is multiplied by exp(−d²/t) for the distance d. A row's smallest d² is subtracted first, so
-        # that not all weights underflow to 0. This changes no weighted mean.
+        # An edge of two ends has weight 1, and an edge of one end has weight `one_sided` (0.5 or 1, by
+        # the rule of the graph). With a heat kernel (temperature t > 0), the weight is multiplied by
+        # exp(−d²/t) for the distance d. A row's smallest d² is subtracted first, so that not all
+        # weights underflow to 0. This changes no weighted mean.
         edges = np.minimum(self.one_sided * ends, 1.0)
         if self.temperature:
             nearest = squared_distances.min(axis=1, keepdims=True)
@@ -292,7 +302,11 @@ class BarycentricProjection(NamedTuple):
     solution: str = "exact"
 
     def check(self) -> None:
-        """Raise DamagedFile unless all arrays have one row per landmark."""
+        """Raise DamagedFile unless this projection's arrays are valid.
+
+        `places` must have one row for each landmark, and one column for each of the `eigenvalues`.
+        Numbers must be finite and in their range.
+        """
         r = _check_places(self)
         checks.check_at_least(self, 0.0, "reg")
         checks.check_within(self, 1, max(r, 1) + 1, "neighbours")
@@ -423,21 +437,23 @@ def barycentric_weight_matrix(
     codes = np.zeros(r) if class_codes is None else class_codes
     groups = [np.flatnonzero(codes == code) for code in np.unique(codes)]
 
-    # `near` (rows of the group, k) has the indices of each row's neighbours.
-    # A row that is alone in its group is its own neighbour.
-    starts = []
-    ends = []
+    # `group` has the indices of its rows, and `near` (rows of the group, k) those of each row's
+    # neighbours. A row that is alone in its group is its own neighbour.
+    row_indices = []
+    column_indices = []
     weights = []
     for group in groups:
         k = min(n_neighbors, len(group) - 1)
         if k:
-            near = group[nearest_landmarks(rows[group], k, include_self=False)]
+            # Here the landmarks are the rows of the group. `nearest` has indices in the group.
+            nearest = nearest_landmarks(rows[group], k, include_self=False)
+            near = group[nearest]
         else:
             near = group[:, None]
-        starts.append(np.repeat(group, near.shape[1]))
-        ends.append(near.ravel())
+        row_indices.append(np.repeat(group, near.shape[1]))
+        column_indices.append(near.ravel())
         weights.append(barycentric_weights(rows[group], rows, near, reg).ravel())
-    row_and_column = (np.concatenate(starts), np.concatenate(ends))
+    row_and_column = (np.concatenate(row_indices), np.concatenate(column_indices))
     return sp.csr_matrix((np.concatenate(weights), row_and_column), shape=(r, r))
 
 

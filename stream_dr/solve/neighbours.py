@@ -231,8 +231,10 @@ def squared_distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> I
 
     rows: (rows, features), dense or CSR.
     landmarks: (r, features), r sampled rows of the stream.
-    shift: (features,). If the landmarks are sparse, this vector is first subtracted from the
-        landmarks and from the rows.
+    shift: (features,), medians of the landmarks. If the landmarks are sparse, the medians are first
+        subtracted from landmarks and rows, because the formula for sparse rows is accurate only for
+        rows near zero. The distances do not change. Dense rows have another formula, which does not
+        need it.
     """
     # A chunk of rows has at most about SEARCH_CHUNK distances.
     step = max(1, SEARCH_CHUNK // max(1, landmarks.shape[0]))
@@ -240,7 +242,10 @@ def squared_distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> I
         landmarks = subtract_shift_keeping_sparsity(landmarks, shift)
     for start in range(0, rows.shape[0], step):
         part = slice(start, min(start + step, rows.shape[0]))
-        yield (part, _squared_distances_to_landmarks(rows[part], landmarks, shift))
+        chunk = rows[part]
+        if sp.issparse(landmarks):
+            chunk = subtract_shift_keeping_sparsity(sp.csr_matrix(chunk).astype(np.float64), shift)
+        yield (part, _squared_distances_to_landmarks(chunk, landmarks))
 
 
 def fit_sparse_width(rows: Rows, n_columns: int) -> Rows:
@@ -256,27 +261,26 @@ def fit_sparse_width(rows: Rows, n_columns: int) -> Rows:
     return sp.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(rows.shape[0], n_columns))
 
 
-def _squared_distances_to_landmarks(rows: Rows, landmarks_shifted_if_sparse: Rows, shift: np.ndarray) -> np.ndarray:
+def _squared_distances_to_landmarks(rows: Rows, landmarks: Rows) -> np.ndarray:
     """Return the squared distances (rows, r) of rows to r landmarks.
 
-    rows: (rows, features), dense or CSR.
-    landmarks_shifted_if_sparse: (r, features), r sampled rows of the stream. If the landmarks are
-        sparse, the caller has already subtracted `shift` from them.
-    shift: (features,), medians of the landmarks. If the landmarks are sparse, this function subtracts
-        `shift` from the rows. The formula for sparse rows is more accurate for rows near zero.
+    Both are dense or CSR. If the landmarks are CSR, the rows must be CSR, too, and all of them
+    should be near zero, because the formula for CSR rows is inexact for long rows.
+
+    rows: (rows, features).
+    landmarks: (r, features), r sampled rows of the stream.
     """
-    if not sp.issparse(landmarks_shifted_if_sparse):
+    if not sp.issparse(landmarks):
         if sp.issparse(rows):
             dense = rows.toarray()
         else:
             dense = rows.astype(np.float64, copy=False)
-        return np.asarray(cdist(dense, landmarks_shifted_if_sparse, "sqeuclidean"))
+        return np.asarray(cdist(dense, landmarks, "sqeuclidean"))
 
     # The squared distance of rows x and y is |x|² + |y|² − 2 xᵀy.
     # Set distances within rounding of zero to zero. The factor 16 is a safety margin.
-    rows = subtract_shift_keeping_sparsity(sp.csr_matrix(rows).astype(np.float64), shift)
-    squares = squared_lengths(rows)[:, None] + squared_lengths(landmarks_shifted_if_sparse)
-    distances = squares - 2.0 * (rows @ landmarks_shifted_if_sparse.T).toarray()
+    squares = squared_lengths(rows)[:, None] + squared_lengths(landmarks)
+    distances = squares - 2.0 * (rows @ landmarks.T).toarray()
     return np.where(distances > 16 * np.finfo(np.float64).eps * squares, distances, 0.0)
 
 
@@ -308,7 +312,11 @@ class SampledLandmarks(NamedTuple):
     same: float = 0.0
 
     def check(self) -> None:
-        """Raise DamagedFile unless the arrays are rows of `width` features."""
+        """Raise DamagedFile unless the landmarks' arrays are valid.
+
+        `values`, `indices` and `indptr` must be rows of `width` features, dense or CSR. `middle`
+        must be empty or have `width` entries. Numbers must be finite and in their range.
+        """
         checks.check_within(self, 0, checks.FEATURE_COUNT_LIMIT, "width")
         checks.check_stored_rows(self, self.n_landmarks, self.width)
         # `middle` is empty if the rows are dense.
@@ -340,22 +348,25 @@ def as_landmarks(rows: Rows) -> SampledLandmarks:
 
     rows: (r, features), the sampled rows, dense or CSR.
     """
-    # `same` is the squared distance up to which a row counts as equal to a landmark. It is not 0,
-    # because a feature map may return one row with different last digits. It is a tiny share of
-    # the mean squared distance of the landmarks from their medians: (1e-10)², as it is a square.
-    if not rows.shape[0]:
-        medians = np.zeros(rows.shape[1])
-        same = 0.0
-    else:
+    # A new row counts as equal to a landmark if its distance is at most 1e-10 of the landmarks'
+    # typical distance from their centre, the medians of the columns. The limit is not 0, because a
+    # feature map may return one row with different last digits. Distances are squared: 1e-10² = 1e-20.
+    n_features = rows.shape[1]
+    medians = np.zeros(n_features)
+    equal_squared_distance = 0.0
+    if rows.shape[0]:
         medians = upper_column_medians(rows)
-        same = 1e-20 * float(squared_lengths(subtract_shift_keeping_sparsity(rows, medians)).mean())
+        from_centre = squared_lengths(subtract_shift_keeping_sparsity(rows, medians))
+        equal_squared_distance = 1e-20 * float(from_centre.mean())
 
-    # Only sparse rows need the medians later: distances of dense rows are sums of squared differences.
+    # The medians will be subtracted from sparse rows, because the formula for distances of sparse
+    # rows is accurate only near zero. Dense rows have another formula, and do not need them.
     if sp.issparse(rows):
         indices = rows.indices.astype(np.int32)
         indptr = rows.indptr.astype(np.int64)
-        return SampledLandmarks(rows.data, indices, indptr, rows.shape[1], medians, same)
-    return SampledLandmarks(rows, None, None, rows.shape[1], np.zeros(0), same)
+        return SampledLandmarks(rows.data, indices, indptr, n_features, medians, equal_squared_distance)
+    no_medians = np.zeros(0)
+    return SampledLandmarks(rows, None, None, n_features, no_medians, equal_squared_distance)
 
 
 def scale_to_unit_variance(coordinates: np.ndarray) -> np.ndarray:
@@ -440,19 +451,19 @@ class Graph(NamedTuple):
     degrees : (r,) float64
         Row sums of the weights.
     radii : (r,) float64
-        Squared distance of each row to the farthest of its k nearest rows, enlarged by 1e-9 of
-        itself. If the graph was made with a radius, every value is the squared radius.
+        Squared distance of each row to the farthest of its k nearest rows. It is multiplied by
+        1 + 1e-9, so that no rounding error excludes the farthest row. If the graph was made with a
+        radius, every value is the squared radius.
     temperature : float or None
         Parameter t of the heat kernel exp(−d²/t), the weight of an edge of length d. None means
         that all edges have weight 1.
     neighbours : int
-        Number of neighbours of a row, without the row itself. With the edge rule "or", which keeps
-        the weight of one-sided edges, the number is k. With "average", which halves it, a row is
-        one of its own k neighbours, so the number is k − 1. It is 0 if the graph was made with a
-        radius.
+        Number of neighbours of a row, without the row itself. 0 if the graph was made with a
+        radius. If `one_sided` is 1, the number is k. If it is 0.5, a row counts as the first of its
+        own k nearest rows, so the number is k − 1.
     one_sided : float
-        Factor for the weight of a one-sided edge. An edge is one-sided if only one of its two rows
-        counts as a neighbour of the other row.
+        Factor for the weight of a one-sided edge: 0.5 or 1. An edge is one-sided if only one of its
+        two rows counts as a neighbour of the other row.
     """
 
     weights: sp.csr_matrix
@@ -534,7 +545,8 @@ def _find_edges(
     squared distance (r,) within which each of the r rows has its neighbours.
 
     k: number of neighbours of a row. Not used if there is a radius.
-    include_self: True to count a row as one of its own neighbours.
+    include_self: True to count a row as the first of its own k neighbours. It then has edges to
+        only k − 1 other rows, because no edge joins a row to itself.
     radius: largest distance of neighbours, or None.
     """
     # Either all rows have one radius, or a row's radius is the distance of its k-th neighbour.
@@ -550,7 +562,7 @@ def _find_edges(
         lengths = squared_pair_distances(rows, starts, ends)
         radii = lengths.reshape(r, k).max(axis=1) * RADIUS_SLACK
 
-    # Leave out edges of a row to itself.
+    # Leave out edges of a row to itself, which there are if a row is its own neighbour.
     others = starts != ends
     return starts[others], ends[others], lengths[others], radii
 

@@ -100,9 +100,9 @@ def orient_components(
     components of `previous`.
 
     * Two linear projections are compared by their loadings.
-    * Two projections that place rows by landmarks (r sampled rows) are compared by the coordinates
-      of the landmarks of `projection`. `previous` projects these landmarks, which costs
-      O(r² · features).
+    * Two embeddings (projections that place a row by its distances to r sampled rows, the
+      landmarks) are compared by coordinates. Both project the landmarks of `projection`, and the
+      two results are compared. This costs O(r² · features).
     * If the two projections are of different kinds, or `previous` is None, only the signs change.
     * Any other projection is returned unchanged.
 
@@ -133,19 +133,19 @@ def turn_to_release(
 ) -> Projection:
     """Return a linear projection, turned to the components of a release.
 
-    A release is an earlier projection that stays in use, to whose components new ones are matched.
+    A release is an earlier projection that stays in use, to whose q components new ones are
+    matched. The p components of `projection` are rotated within their span. Without a release, they
+    keep their order. Of the n_components columns of the result,
 
-    W (features, p) are the loadings of `projection`, and W₀ (features, q) the loadings of `release`
-    that are not 0. C is the scatter of the rows. R (p, n_components) is made of
+    * q are as near to the components of the release as possible, and at the same indices,
+    * if p > q, p − q are orthogonal to these, with the largest eigenvalue first. Their signs make
+      the entry of largest absolute value in each component positive,
+    * the others are zeros.
 
-    * U Vᵀ (p, q), where U Σ Vᵀ is the thin singular value decomposition of Wᵀ C W₀. Of all matrices
-      with orthonormal columns or rows, W U Vᵀ agrees best with W₀ over the rows,
-    * if p > q: p − q orthonormal columns that complete R and diagonalise the eigenvalues,
-      descending. Their signs make the entry of largest absolute value in each component positive,
-    * columns of zeros for directions that are missing.
-
-    The result has the loadings W R. Without a release, the components keep their order. Costs
-    O(d p q) for d features, and the product of C and q columns.
+    The result has the loadings W R. W (features, p) are the loadings of `projection`, and R (p,
+    n_components) is the rotation. With the loadings W₀ (features, q) of the release and the scatter
+    C of the rows, the first part of R is U Vᵀ, where U Σ Vᵀ is the thin singular value
+    decomposition of Wᵀ C W₀. Costs O(d p q) for d features, and the product of C and q columns.
     """
     linear = cast(Linear, linear_part_or_none(projection))
     loadings = linear.loadings
@@ -270,8 +270,8 @@ def _landmark_embedding(projection: Projection | None) -> Eigenmap | Barycentric
 
 
 def _mapped_column_names(projection: Projection) -> tuple[str, ...] | None:
-    """Return the names of the columns that a projection's feature map returns."""
-    # The result is None without a feature map, or if the map does not name its columns.
+    """Return the feature map's column names, or None without names."""
+    # A projection without a feature map has none, and some maps do not name their columns.
     if isinstance(projection, Mapped):
         return projection.feature_names
     return None
@@ -310,10 +310,13 @@ def least_squares_map(
     rest = old @ mapping - new
     squared_error = float(np.vdot(rest, multiply_by_scatter(rest)))
     squared_size = float(np.vdot(new, multiply_by_scatter(new)))
-    # Rows without scatter determine nothing.
-    if squared_size <= 0:
-        return mapping, float(new.any())
-    return mapping, float(np.sqrt(max(squared_error, 0.0) / squared_size))
+    if squared_size > 0:
+        return mapping, float(np.sqrt(max(squared_error, 0.0) / squared_size))
+    # If the rows do not vary along `new`, nothing is known of it, so the error is the largest.
+    # If all of `new` is 0, the map is exact.
+    if new.any():
+        return mapping, 1.0
+    return mapping, 0.0
 
 
 def column_norms(array: np.ndarray) -> np.ndarray:

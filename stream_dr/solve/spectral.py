@@ -166,13 +166,14 @@ def _singular_pairs_by_gram(matrix: np.ndarray) -> LeftSingularPairs | None:
     if roots[-1] > 0.1 * roots[0]:
         return LeftSingularPairs(left, roots)
 
-    # Small singular values have lost digits, so the vectors `left` are only nearly orthogonal.
-    # Their inner products are L Lᵀ (`lower`), so left L⁻ᵀ is orthogonal. With the decomposition
-    # Lᵀ diag(roots) = u diag(s) vᵀ, the matrix has the left singular vectors left L⁻ᵀ u.
-    # Compute these in place, 4,096 rows at a time, because the array may be large.
+    # The matrix is left diag(roots) Vᵀ with orthogonal V. Small singular values have lost digits, so
+    # `left` is only nearly orthogonal. Its inner products are L Lᵀ (`lower`): left L⁻ᵀ is orthogonal.
     lower = np.linalg.cholesky(left.T @ left)
+    # The matrix is also (left L⁻ᵀ) (Lᵀ diag(roots)) Vᵀ. The middle factor is u diag(s) vᵀ, so the
+    # matrix has the singular values s and the left singular vectors left L⁻ᵀ u.
     u, s, _ = thin_svd(lower.T * roots)
     correction = solve_triangular(lower, u, lower=True, trans="T", check_finite=False)
+    # Multiply in place, 4,096 rows at a time, because the array may be large.
     for start in range(0, len(left), 4096):
         part = left[start : start + 4096]
         part[:] = part @ correction
@@ -275,14 +276,15 @@ def _column_extremes(extreme: np.ufunc, array: np.ndarray) -> np.ndarray:
     if not array.flags.c_contiguous or not columns:
         return np.asarray(extreme.reduce(array, axis=0))
 
-    # numpy reduces short rows slowly, so `together` rows are first joined into one long row of
-    # about 256 entries. `long` then has `together` extremes of each column, over different rows.
-    # They are compared with each other, and with the rows that did not fill a long row.
-    together = min(rows, max(1, 256 // columns))
-    whole = rows // together * together
-    long = extreme.reduce(array[:whole].reshape(-1, together * columns), axis=0)
-    rest = np.concatenate([long.reshape(together, columns), array[whole:]])
-    return np.asarray(extreme.reduce(rest, axis=0))
+    # numpy reduces short rows slowly, so several rows are first joined into one long row of about
+    # 256 entries. For example, take 7 rows of 2 columns, joined by 3. 6 rows make 2 long rows (2, 6).
+    # Their extremes (6,) are 3 rows (3, 2), which are compared with the 1 row that is left over.
+    joined = min(rows, max(1, 256 // columns))
+    in_long_rows = rows // joined * joined
+    long_rows = array[:in_long_rows].reshape(-1, joined * columns)
+    long_extremes = extreme.reduce(long_rows, axis=0)
+    candidates = np.concatenate([long_extremes.reshape(joined, columns), array[in_long_rows:]])
+    return np.asarray(extreme.reduce(candidates, axis=0))
 
 
 def thin_svd(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -334,7 +336,8 @@ def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     matrix: (m, n), m ≥ n.
     """
-    # One Cholesky factorisation is enough if the columns are far from dependent.
+    # `smallest` is from 0 (dependent columns) to 1 (orthogonal columns). It is the smallest diagonal
+    # entry of R, if columns are first scaled to length 1. Far from 0, one factorisation is enough.
     first = _cholesky_qr(matrix)
     if first is None:
         return np.linalg.qr(matrix)
@@ -352,9 +355,12 @@ def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _cholesky_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, float] | None:
     """Return a QR factorisation from one Cholesky factorisation, or None.
 
-    Returns Q (m, n), R (n, n) and the smallest diagonal entry of the Cholesky factor. This factor
-    of the matrix of the columns' inner products is R, up to scaling. The result is None if the
-    columns are (nearly) dependent.
+    Returns Q (m, n), R (n, n) and a number from 0 to 1. The number is small if the columns are
+    nearly dependent. If they are too nearly dependent to be accurate, the result is None.
+
+    The columns are scaled to length 1. Their inner products (n, n) have an upper triangular
+    Cholesky factor. The number is its smallest diagonal entry. R is the factor times the columns'
+    lengths.
 
     matrix: (m, n), m ≥ n.
     """
@@ -364,8 +370,7 @@ def _cholesky_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, float] | N
     if gram.size == 0 or not np.all(lengths > 0):
         return None
 
-    # `gram` has the inner products of the columns.
-    # Divide by the lengths of the columns, so that the diagonal of `gram` becomes 1.
+    # Divide the columns' inner products by their lengths, which gives those of columns of length 1.
     try:
         factor = cholesky(gram / lengths / lengths[:, None], check_finite=False)
     except np.linalg.LinAlgError:
@@ -374,7 +379,7 @@ def _cholesky_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, float] | N
     if smallest < SMALLEST_SAFE_DIAGONAL:
         return None
 
-    # R is `factor` times the columns' lengths, and Q is the matrix times the inverse of R.
+    # R is `factor` with its columns multiplied by the lengths, and Q is the matrix times R⁻¹.
     inverse = solve_triangular(factor, np.eye(len(factor)), check_finite=False) / lengths[:, None]
     return matrix @ inverse, factor * lengths, smallest
 
@@ -433,14 +438,16 @@ class Rounding(NamedTuple):
         target_norm: Frobenius norm of the targets before centring.
         diagonal: (features,), sum of squared deviations of each feature from its mean.
         """
-        # The rounding error of the cross sums grows with the features' deviations from their means
-        # (`spread`), and with the rows' distance from zero (`offset`, √N · |mean| of the N rows).
-        # Unlearning rows adds an error (`lost`), and makes all errors larger compared with the
-        # remaining sums (`cancelled`). SUM_ERROR is the relative rounding error of long sums. The
-        # factors 8 are safety margins.
+        # `spread` is the features' deviation from their means. `offset` is √N · |mean| of the N rows,
+        # their distance from zero. SUM_ERROR is the relative error of long sums, 8 a safety margin.
         spread = float(np.sqrt(diagonal.sum()))
         offset = float(np.abs(self.shift).max(initial=0.0))
-        scale = (SUM_ERROR + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
+        # `lost` is the share of the scatter that is rounding error of unlearned rows. So the scatter
+        # was lost / EPS times as large with these rows, and the spread √(lost / EPS) times. EPS of
+        # the former spread is an error that remains.
+        unlearning = np.sqrt(EPS * self.lost) * spread
+        scale = SUM_ERROR * spread + 8 * unlearning + 8 * EPS * offset
+        # With the unlearned rows, the norm of the targets was `cancelled` (≥ 1) times as large.
         return float(scale * self.cancelled * target_norm)
 
     def relative_cross_noise(self, diagonal: np.ndarray) -> np.ndarray:
@@ -452,14 +459,16 @@ class Rounding(NamedTuple):
 
         diagonal: (features,), sum of squared deviations of each feature from its mean.
         """
-        # Without unlearned rows, the error of a feature has two parts. One grows with its deviations
-        # from its mean, the other with its distance from zero. The factor 8 is a safety margin.
-        # SUM_ERROR is the relative rounding error of long sums, and `varying` a number of features.
+        # A feature's own error grows with its deviations from its mean, as if all the features that
+        # vary had the same deviations. It also grows with its distance from zero, `shift` = √N·|mean|
+        # of N rows. SUM_ERROR is the relative error of long sums, 8 a safety margin.
         varying = np.count_nonzero(self.varying_columns(diagonal))
         own = SUM_ERROR * np.sqrt(varying * diagonal) + 8 * EPS * np.abs(self.shift)
-        # Unlearning rows adds an error that is the same for all features (`lost`), and then the
-        # remaining sums are smaller compared with all errors (`cancelled`).
+        # All features share the error of unlearned rows. `lost` is the share of the scatter that is
+        # rounding error, so the scatter was lost / EPS times as large with these rows. The error is
+        # EPS times the root of the former scatter.
         shared = 8 * np.sqrt(EPS * self.lost * float(diagonal.sum()))
+        # With the unlearned rows, the norm of the targets was `cancelled` (≥ 1) times as large.
         return np.asarray(self.cancelled * (own + shared))
 
     def clear_noisy_features(self, cross_sums: np.ndarray, target_norm: float, diagonal: np.ndarray) -> np.ndarray:
@@ -482,12 +491,12 @@ class Rounding(NamedTuple):
     def significant_cross_sum_combinations(
         self, cross_sums: np.ndarray, target_norm: float, diagonal: np.ndarray
     ) -> np.ndarray:
-        """Reduce cross sums to target combinations above rounding error.
+        """Return cross sums without target combinations of only rounding error.
 
-        The k targets are replaced by r ≤ k orthogonal linear combinations of them. A combination
-        is dropped if its products with all features are only rounding error. The result (features,
-        r) has the cross sums of features and combinations. If nothing is dropped, `cross_sums` is
-        returned unchanged.
+        The k targets are replaced by k orthogonal linear combinations of them. A combination is
+        dropped if its cross sums with all features are only rounding error. The result (features,
+        r) has the cross sums of the features and the r combinations that are left. If nothing is
+        dropped, `cross_sums` is returned unchanged.
 
         cross_sums: (features, k), products of features and k targets, summed over the rows.
         target_norm: Frobenius norm of the targets.
@@ -499,9 +508,9 @@ class Rounding(NamedTuple):
         cross_sum_noise = self.relative_cross_noise(diagonal)[varying_columns]
         _, values, combinations = thin_svd(cross_sums[varying_columns] / cross_sum_noise[:, None])
 
-        # Row i of `combinations` (r, k) is combination i of the targets, and value i its size.
-        # A combination of nothing but rounding error now has at most the size `target_norm`.
-        # The second limit is the error of the decomposition itself.
+        # Row i of `combinations` (r, k) is combination i of the targets, and value i its size. The
+        # noise is that of targets of norm 1, so a combination of only rounding error has at most the
+        # size `target_norm`. The second limit is the error of the decomposition itself.
         svd_error = EPS * max(cross_sums.shape) * float(values.max(initial=0.0))
         real = values > max(target_norm, svd_error)
         if real.sum() == cross_sums.shape[1]:

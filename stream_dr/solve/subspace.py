@@ -80,7 +80,10 @@ class Subspace(NamedTuple):
     directions: np.ndarray
 
     def check(self, features: int | None = None) -> None:
-        """Raise DamagedFile unless the arrays' shapes fit together.
+        """Raise DamagedFile unless the Subspace's arrays fit together.
+
+        `basis` and `images` must be (features, m), and `directions` (features, r), all of them
+        finite float64.
 
         features: expected number of features. None means the number of rows of `directions`.
         """
@@ -93,7 +96,10 @@ class Subspace(NamedTuple):
 
     @property
     def scatter(self) -> np.ndarray:
-        """Scatter (m, m) of the rows' coordinates along m basis vectors."""
+        """Scatter VᵀCxxV (m, m) of the rows in the basis V.
+
+        V (features, m) is `basis`, and Cxx (features, features) the scatter of the centred rows.
+        """
         small = self.basis.T @ self.images
         return np.asarray((small + small.T) / 2)
 
@@ -101,8 +107,9 @@ class Subspace(NamedTuple):
 def start_subspace(columns: np.ndarray) -> Subspace:
     """Return the Subspace before the first step of the solver.
 
-    Its basis is empty. The first step will add its `directions` to the basis. They are orthonormal
-    and span `columns`, except for parts of the columns that are only rounding error.
+    A Subspace has an orthonormal basis, here empty, and the field `directions`: vectors that the
+    next step adds to the basis. Here these are orthonormal vectors that span `columns`, except for
+    parts of the columns that are only rounding error.
 
     columns: (features, k), k columns that the basis will span.
     """
@@ -129,11 +136,13 @@ def extend_subspace(state: Subspace, scatter_times_directions: np.ndarray) -> Su
 def restart_from_solution(state: Subspace, solution_coefficients: np.ndarray) -> Subspace:
     """Return a smaller Subspace, whose basis spans only the current solution.
 
-    The solver calls it when the basis has become too large. The solution X (features, p) lies in
-    the span of the old basis, so it is not lost. `directions` of the result, by which the next step
-    makes the basis grow, span the part of Cxx X outside the new basis. Cxx (features, features) is
-    the scatter of the centred rows.
+    A Subspace has an orthonormal basis, and the field `directions`: vectors that the next step adds
+    to the basis. The solver calls this function when the basis has become too large. The solution X
+    (features, p) lies in the span of the old basis, and the new basis spans X. The new directions
+    span the part of Cxx X outside the new basis. Cxx (features, features) is the scatter of the
+    centred rows.
 
+    state: the Subspace with the old basis of m vectors.
     solution_coefficients: (m, p). Column j has the coefficients of column j of X in the m vectors
         of the old basis.
     """
@@ -241,8 +250,9 @@ class ScatterProduct:
             self._pool.shutdown()
 
     def add(self, block: Block, weights: np.ndarray | None = None) -> None:
-        """Add the rows of one block to the product.
+        """Add the rows of one block to the sums of the product.
 
+        The product is that of the rows' scatter matrix and the columns given to the constructor.
         With several threads, the block is added later, before `result` returns.
 
         block: block of rows. Sparse rows may have fewer features than `mean`.
@@ -276,8 +286,8 @@ class ScatterProduct:
         return out if self._scale is None else out * self._scale[:, None]
 
     def _wait_for_part(self, part_number: int) -> None:
-        """Wait until a thread has added its last block to a partial sum."""
-        # Raises the error of the thread, if adding the block failed.
+        """Wait for the thread that adds to partial sum `part_number`."""
+        # Each partial sum gets one block at a time. Raises the thread's error, if adding failed.
         adding = self._running_additions[part_number]
         self._running_additions[part_number] = None
         if adding is not None:
@@ -300,6 +310,9 @@ class _PartialScatterProduct:
     def add(self, block: Block, weights: np.ndarray | None) -> None:
         """Add the rows of one block to the sums of this part.
 
+        The sums give the product of the rows' scatter matrix and the columns.
+
+        block: block of rows, dense or CSR.
         weights: (rows,), weight of each row. None means 1 for each row.
         """
         if sp.issparse(block.X):
@@ -321,7 +334,10 @@ class _PartialScatterProduct:
         _multiply_sparse_rows(*rows, self._columns, self._shift, self._out, self._total)
 
     def _add_dense_rows(self, X: np.ndarray, weights: np.ndarray | None) -> None:
-        """Add dense rows (rows, features) to the sums.
+        """Add dense rows X (rows, features) to the product `_out`.
+
+        The product is Xcᵀ diag(w) Xc P, of the rows' scatter and the columns P (features, r) in
+        `_columns`. Xc are the centred rows, and w their weights.
 
         weights: (rows,), weight of each row. None means 1 for each row.
         """
@@ -332,8 +348,6 @@ class _PartialScatterProduct:
             z = centred @ self._columns
             if weights is not None:
                 z *= weights[start : start + step, None]
-            # The result is `_out` minus a correction by `_total`, which only sparse rows need.
-            # Dense rows need no correction, because they are already centred.
             self._out += centred.T @ z
 
 

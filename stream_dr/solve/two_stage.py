@@ -99,12 +99,14 @@ def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding
 
     scatter: (features, features), scatter of the centred rows.
     gamma: ridge, which is added to each eigenvalue.
-    rounding: rounding errors of `scatter`, or None if the rows' mean is about zero.
+    rounding: rounding errors of `scatter`, which come from subtracting the rows' mean. None if the
+        mean is about zero, because subtracting it causes no error.
     """
+    # `eigenvalue_floor` is the size up to which an eigenvalue is an error of subtracting the mean.
     eigenvalue_floor = 0.0
     if rounding is not None:
         eigenvalue_floor = rounding.eigenvalue_floor(np.diagonal(scatter))
-    # The eigenvalues are in ascending order.
+    # The eigenvalues are in ascending order. A tiny share of the largest is rounding error, too.
     values = np.linalg.eigvalsh(scatter)
     nonzero = values[values > spectral.eigenvalue_rounding_limit(values, eigenvalue_floor)]
     if len(nonzero):
@@ -152,7 +154,10 @@ def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Roun
     root[varying_columns, 0] = 1.0 / np.sqrt(diagonal[varying_columns] + gamma)
 
     def multiply_in_place(columns: np.ndarray) -> np.ndarray:
-        """Multiply columns (features, m) by M = Mᵀ, in place, and return them."""
+        """Multiply columns (features, m) by M in place, and return them.
+
+        M is the inverse root of the diagonal scatter plus the ridge. It is diagonal, so M = Mᵀ.
+        """
         columns *= root
         return columns
 
@@ -178,7 +183,11 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
     # `root` multiplies by a matrix with rows only for the features that vary.
     # The function below also returns rows of zeros for the features that do not vary.
     def multiply_by_root(columns: np.ndarray) -> np.ndarray:
-        """Return M @ columns, with rows of zeros for features that do not vary."""
+        """Return M @ columns for the inverse root M of the scatter.
+
+        M Mᵀ is the inverse of the scatter plus the ridge. M @ columns (features, m) has rows of
+        zeros for features that do not vary.
+        """
         out = np.zeros((len(scatter), columns.shape[1]))
         out[varying_columns] = root.multiply(columns)
         return out
@@ -286,8 +295,8 @@ def _scaled_cholesky(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | No
     scatter: (features, features), scatter of the centred rows.
     gamma: ridge.
     """
-    # `matrix` is scaled by `scale` on both sides. Its diagonal is set to exactly 1, which also adds
-    # the ridge, because the ridge is on the diagonal only.
+    # Multiply by `scale` on both sides. The ridge is only on the diagonal, where it is not added:
+    # (scatter_ii + gamma) · scale_i² is 1, so the diagonal is set to 1.
     scale = 1.0 / np.sqrt(np.diagonal(scatter) + gamma)
     matrix = scatter * scale[:, None] * scale
     matrix[np.diag_indices_from(matrix)] = 1.0
