@@ -445,8 +445,8 @@ class Rounding(NamedTuple):
         # `lost` is the share of the scatter that is rounding error of unlearned rows. So the scatter
         # was lost / EPS times as large with these rows, and the spread √(lost / EPS) times. EPS of
         # the former spread is an error that remains.
-        unlearning = np.sqrt(EPS * self.lost) * spread
-        scale = SUM_ERROR * spread + 8 * unlearning + 8 * EPS * offset
+        relative_error = SUM_ERROR + 8 * np.sqrt(EPS * self.lost)
+        scale = relative_error * spread + 8 * EPS * offset
         # With the unlearned rows, the norm of the targets was `cancelled` (≥ 1) times as large.
         return float(scale * self.cancelled * target_norm)
 
