@@ -265,7 +265,7 @@ class Problem(BaseModel):
 
 
 class UnlearnedRelease(BaseModel):
-    """Release that includes unlearned rows."""
+    """Published version with a name (a release) that includes rows unlearned since."""
 
     model: str = Field(description="name of the model")
     name: str = Field(description="name of the release")

@@ -173,12 +173,13 @@ def raise_file_limit(settings: Settings) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = settings.max_connections + FILES
 
-    if resource.RLIM_INFINITY != hard < needed:
+    if hard != resource.RLIM_INFINITY and hard < needed:
         raise ValueError(
             f"the system lets this process open {hard} files (ulimit -Hn); max_connections = {settings.max_connections} and "
             f"{FILES} for the log, the models and their shards make {needed}. Allow more, or set max_connections lower."
         )
 
+    # Without a maximum, take only as many as are needed, because not all systems allow infinity.
     if soft != hard:
         files = hard
         if hard == resource.RLIM_INFINITY:

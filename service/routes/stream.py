@@ -332,13 +332,12 @@ def dashboard_status(directory: stream_dr.Directory, running: stream_dr.Running)
 def _label_counts(model: schemas.ModelState) -> JsonDict:
     """Return three fields in which the page shows label counts.
 
-    - `class_rows`: pairs [label, number of rows] of the classes, most frequent first.
-    - `classes_waiting`: pairs [label, number of rows] of labels with too few rows to be classes.
-    - `classes`: number of classes.
+    - `class_rows`: pairs [label, number of rows] of all labels, most frequent first.
+    - `classes_waiting`: those pairs whose labels have too few rows so far to be classes.
+    - `classes`: number of all labels.
 
     `class_rows` and `classes_waiting` are empty if the model's method does not count rows.
     """
-    # `model.classes` has all labels, also those that wait to become a class.
     # If the method does not count rows, `model.class_rows` is None and `rows` stays empty.
     rows = dict(zip(model.classes, model.class_rows or (), strict=False))
     labels = sorted(rows, key=lambda label: -rows[label])

@@ -143,12 +143,14 @@ class RiverTransformer(base.MiniBatchTransformer):
         self.estimator = estimator
         self.prefix = prefix
 
-        # The clone learns, and the caller's estimator stays unchanged. If the clone's feature map
-        # identifies columns by name (`_takes_dicts`), rows stay dicts, and names need no columns.
+        # The clone learns, and the caller's estimator stays unchanged. Rows are dicts. If the clone's
+        # feature map identifies columns by name (`_takes_dicts`), they stay dicts. Otherwise they
+        # become arrays, and each name gets a column.
         self.learner: Estimator = clone(estimator)
         self._takes_dicts = bool(self.learner.identifies_columns_by_name())
         # Column of each feature name, in the order in which names came.
         self._columns: dict[Hashable, int] = {}
+        # Layout of the last row: which value belongs to which column. At first, there are no names.
         self._last_layout = RowLayout((), {})
 
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
@@ -240,7 +242,7 @@ class RiverTransformer(base.MiniBatchTransformer):
             return empty
 
     def _with_open_width(self, rows: Rows) -> Rows | Block:
-        """Return rows as a Block whose number of columns may grow.
+        """Return rows as a Block that lets later rows have more columns.
 
         Rows that are dicts have no columns, and are returned unchanged.
         """

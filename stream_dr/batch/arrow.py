@@ -196,8 +196,7 @@ def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
 
 
 def _present(column: pa.Array) -> np.ndarray | None:
-    """Return a mask (rows,), True for rows whose value is not null."""
-    # The result is None if the column has no null.
+    """Return a mask (rows,) of the values that are not null, or None if no value is."""
     if not column.null_count:
         return None
     return column.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]

@@ -420,9 +420,10 @@ def _targets_of_labels(labels: np.ndarray | list[Any], settled_kind: str | None)
 
 
 def _refuse_text_for_numbers(items: list[Any], settled_kind: str | None) -> None:
-    """Raise TargetKindMismatch if there is text where numbers are needed."""
+    """Raise TargetKindMismatch for a text, if the stream's targets are numbers."""
     # items: target of each row.
-    # settled_kind: kind that the caller or an earlier batch has decided, or None.
+    # settled_kind: kind that the caller or an earlier batch has decided, or None. "continuous" are
+    # numbers.
     first = next((v for v in items if isinstance(v, str | bytes)), None)
     if settled_kind == "continuous" and first is not None:
         raise TargetKindMismatch(

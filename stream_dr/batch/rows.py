@@ -274,6 +274,7 @@ def column_of_values(values: list[Any], column_name: str) -> pa.Array:
         row, value = present[0]
         first = type(value)
         other_rows = [row for row, value in present if type(value) is not first]
+        # Values of one type can fail too, such as integers that are too large. Name the first then.
         if other_rows:
             row = other_rows[0]
             value = values[row]

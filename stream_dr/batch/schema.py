@@ -257,8 +257,9 @@ class Schema(NamedTuple):
                 f"{list(names[:5])} …. Leave them out."
             )
 
-        # `families` has the kind of each column: "number", "date" or "text", "" if not known. All
-        # columns of the layout "named" are numbers. The rows decide the kinds that are not known.
+        # `families` has the family of each column: "number", "date" or "text", "" if not known.
+        # `self.families` has those of a stream that is a table already. If it has the layout "named",
+        # all its columns are numbers. The rows decide the families that are not known.
         families = dict.fromkeys(names, "")
         if self.layout == "named":
             families = dict.fromkeys(names, "number")

@@ -278,9 +278,10 @@ def _reencode_dictionary(column: pa.DictionaryArray) -> tuple[tuple[Label, ...],
     labels, code_of = encode_labels(column.dictionary)
     indices = column.indices
     if indices.null_count:
+        # Unsigned indices cannot be −1, so convert them.
         indices = indices.cast(pa.int64()).fill_null(-1)
 
-    # The index −1 of a row without a label takes the last code, −1. Unsigned indices cannot be −1.
+    # A row without a label has the index −1, which selects the last entry. So append the code −1.
     code_of = np.append(code_of, np.int32(-1))
     # `used` has the codes that occur, in order of appearance. `codes` has the new code of each row.
     used, codes = renumber_codes(code_of[view_of_numbers(indices)], len(labels))

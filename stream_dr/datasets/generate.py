@@ -366,9 +366,9 @@ def _draw_row_topics(
 
     Returns three values:
 
-    - For each row, the index of its first main topic in `TOP_SHARES`.
-    - Codes of the topics of row 0, then of row 1, and so on. The codes of a row ascend.
-    - The topics of row i are codes[indptr[i] : indptr[i + 1]].
+    - `top`: index in `TOP_SHARES` of the first main topic of each row.
+    - `codes`: codes of the topics of row 0, then of row 1, and so on. The codes of a row ascend.
+    - `indptr`: offsets in `codes`. The topics of row i are codes[indptr[i] : indptr[i + 1]].
 
     random: generator of the random numbers.
     word_tables: tables of probabilities from which the topics are drawn.

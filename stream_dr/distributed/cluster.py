@@ -466,11 +466,11 @@ class _TaskContext(NamedTuple):
 
 
 class _ClusterSums:
-    """Callable that computes the sums of passes on Dask.
+    """Callable that multiplies a model's scatter matrix by columns on Dask.
 
-    In each pass, `refine_model` calls this object. The object multiplies the scatter matrix of all
-    rows that the model has learned by given columns. Workers compute the product for rows in
-    shards, and this process computes the product for all other rows.
+    In each pass of a refine, `refine_model` calls this object. The matrix is the scatter of all
+    rows that the model has learned. Workers compute the product for rows in shards, and this
+    process computes the product for all other rows.
 
     The constructor divides the rows into tasks. It raises CannotRefine if the model has a feature
     map of tables, and ClusterError if the workers cannot be used.

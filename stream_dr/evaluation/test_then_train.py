@@ -539,7 +539,7 @@ def _labelled_batches(source: Source, skipped: list[int]) -> Iterator[Block]:
 class ShuffledSource:
     """Source that yields another source's rows in random order.
 
-    Each yielded batch has rows from only one batch of the other source. All rows are held in
+    Each yielded batch has some random rows of one batch of the other source. All rows are held in
     memory.
     """
 

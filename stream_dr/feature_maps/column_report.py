@@ -382,14 +382,16 @@ def _argument_texts_changing_encoding(column: TableColumn) -> tuple[str, ...]:
     if not column.is_encoded:
         return ()
 
-    # If some categories are hashed, all could have their own column, and the other way round.
+    # `column.hashed` is the index of the first column of hashed categories, −1 if none is hashed. If
+    # some are, all could have their own column instead, and the other way round.
     drop = f"drop={named}"
     if kind == "category":
         option = "hash"
         if column.hashed >= 0:
             option = "one_hot"
         return (f"{option}={named}", f"as_={text}", drop)
-    # Missing numbers are filled with the mean, unless `impute` is a number.
+    # Missing numbers are filled with the mean, unless `impute` is a number. `column.missing` is the
+    # index of the column that marks them, −1 if no number was missing.
     if kind == "number" and column.missing >= 0:
         return (f"as_={category}", "impute=0", drop)
     return (f"as_={category}", drop)

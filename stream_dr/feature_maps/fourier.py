@@ -190,9 +190,10 @@ class RandomFourier(FeatureMap):
         check_seed_or_none(self.seed)
 
     def apply(self, X: Rows, n_stream_features: int, names: tuple[str, ...] | None = None) -> np.ndarray:
-        """Return the D features φ (rows, D) float64 of rows.
+        """Return the features (rows, D) float64 of rows: cosines and sines of random frequencies.
 
-        The features of a frequency ω are 0 in rows x for which |ωᵀx| is above `FARTHEST`.
+        A frequency ω has the two features cos ωᵀx and sin ωᵀx, times √(2/D), of a row x. They are 0
+        if |ωᵀx| is above `FARTHEST`, because the angle then has no correct digits.
 
         X: (rows, features), dense or CSR.
         n_stream_features: number of features of the stream so far.

@@ -302,9 +302,10 @@ class Nystroem(FeatureMap):
         return landmarks._replace(seen=seen, picked=picked, n_features=width, values=values)
 
     def coordinates(self, landmarks: Landmarks, X: Rows) -> np.ndarray:
-        """Return the coordinates of rows on the landmarks.
+        """Return coordinates of rows whose inner products approximate the kernel.
 
-        The coordinates are (rows, largest number of landmarks) float64.
+        The coordinates are (rows, largest number of landmarks) float64. Column i belongs to landmark
+        i, and depends on landmarks 0 to i.
 
         landmarks: landmarks so far. Coordinates on further landmarks are 0.
         X: (rows, features), dense or CSR.

@@ -90,7 +90,7 @@ class Polynomial(FeatureMap):
         check_seed_or_none(self.seed)
 
     def apply(self, X: Rows, n_stream_features: int, names: tuple[str, ...] | None = None) -> np.ndarray:
-        """Return the products of the features of rows.
+        """Return all products of `degree` features of each row, one product a column.
 
         The result is (rows, columns) float64. If there are too many products, the result is their
         tensor sketch, a random projection of the products.

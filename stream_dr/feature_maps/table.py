@@ -93,7 +93,8 @@ class TableState(NamedTuple):
             kinds = ("", "text")
 
         # The indices of all mapped columns together must be 0 to width − 1, each once.
-        # The empty array is there because a table may have no column.
+        # The empty array is there because a table may have no column. The error says, for example:
+        # "width is 4; it must be the 3 columns that are made, each once".
         parts = [np.zeros(0, dtype=np.int64)]
         for column in self.columns:
             column.check(table_map, kinds)

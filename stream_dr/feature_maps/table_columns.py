@@ -503,11 +503,11 @@ def _number_entries(column: TableColumn, values: ColumnValues, table_map: TableM
 
 
 def category_places(column: TableColumn, categories: tuple[str, ...], table_map: TableMap) -> np.ndarray:
-    """Return the mapped column that encodes each category.
+    """Return the index of the mapped column that encodes each category.
 
-    The result (categories + 1,) has the index of a column of the mapped rows for each category. An
-    unknown category shares a hashed column, and has −1 if the table column has none. One more entry
-    −1 at the end is for missing values, because their code −1 selects the last entry.
+    Codes of rows are indices into the result (categories + 1,). An unknown category has the index of
+    a column that hashed categories share, or −1 if there is none. The last entry is −1, for missing
+    values, whose code −1 selects it.
 
     column: statistics of a table column.
     categories: categories of the rows to map.

@@ -178,7 +178,7 @@ def component_spread_or_none(model: Any) -> ComponentSpread | None:
     return None
 
 
-def figure_loadings(model: Any, array_name: Literal["loadings", "eigenvalues"]) -> np.ndarray | None:
+def projection_array(model: Any, array_name: Literal["loadings", "eigenvalues"]) -> np.ndarray | None:
     """Return the loadings or the eigenvalues of a model.
 
     The result is None if the model does not have the array. Estimators of scikit-learn have the

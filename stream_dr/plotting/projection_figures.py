@@ -20,8 +20,8 @@ from stream_dr.plotting.figure import (
     component_spread_or_none,
     empty_figure,
     figure_dict,
-    figure_loadings,
     plotly_escaped_text,
+    projection_array,
     scatter_trace,
     title_of_model,
     titled_axis,
@@ -29,7 +29,7 @@ from stream_dr.plotting.figure import (
     whole_number_axis,
 )
 from stream_dr.projection import Columns, Linear, Mapped
-from stream_dr.uncertainty import MAX_ERROR_BAR_ANGLE, ComponentSpread, number_text
+from stream_dr.uncertainty import MAX_ERROR_BAR_ANGLE, number_text
 
 
 def loadings(
@@ -91,7 +91,7 @@ def loadings_figure_dict(
         values = projection.scores
         label = "score"
     else:
-        matrix = figure_loadings(model, "loadings")
+        matrix = projection_array(model, "loadings")
         if matrix is None:
             return empty_figure(title, "no loadings: it projects by similar rows")
         n_features, n_components = matrix.shape
@@ -163,16 +163,14 @@ def _error_bars(model: Any, component: int) -> tuple[str, np.ndarray | None]:
     # Error bars of a component that is known less well would be too short.
     if angle > MAX_ERROR_BAR_ANGLE:
         return f" · known to {angle:.0f}° only", None
-    return "", _confidence_half_widths(spread.components_std[component], spread)
+    return "", _confidence_half_widths(spread.components_std[component], spread.folds)
 
 
-def _confidence_half_widths(standard_errors: np.ndarray, spread: ComponentSpread) -> np.ndarray:
-    """Return half the widths of 95 % confidence intervals.
-
-    standard_errors: standard error of each value, estimated from `spread.folds` folds of the rows.
-    """
+def _confidence_half_widths(standard_errors: np.ndarray, n_folds: int) -> np.ndarray:
+    """Return half the widths of 95 % confidence intervals."""
+    # standard_errors: standard error of each value, estimated from `n_folds` folds of the rows.
     # Student's t distribution with folds − 1 degrees of freedom. 2.5 % are above the interval.
-    return np.asarray(stdtrit(spread.folds - 1, 0.975) * standard_errors)
+    return np.asarray(stdtrit(n_folds - 1, 0.975) * standard_errors)
 
 
 def _feature_names(model: Any, feature_names: Sequence[object] | None) -> Sequence[object]:
@@ -240,9 +238,10 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
 
     model: fitted estimator or projection.
     cumulative_shares: (components,). Entry i is the share of all variance that components 0 to i
-        capture together. None means that the share is computed as in `spectrum`.
+        capture together. None: the shares are computed from `explained_variance_ratio_` or from
+        the eigenvalues.
     """
-    values = figure_loadings(model, "eigenvalues")
+    values = projection_array(model, "eigenvalues")
     if values is None:
         return empty_figure(title, "no eigenvalues: it has none")
     if not len(values):
@@ -259,7 +258,7 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
     spread = component_spread_or_none(model)
     if spread is not None:
         # The marks show the eigenvalues minus their estimated bias.
-        half_widths = _confidence_half_widths(spread.eigenvalues_std, spread)
+        half_widths = _confidence_half_widths(spread.eigenvalues_std, spread.folds)
         error_bars = {"type": "data", "array": half_widths, "thickness": 1.5}
         marks = scatter_trace("95 % interval", numbers, spread.eigenvalues, "markers", error_y=error_bars)
         marks["marker"] = {"color": COLOURS[1]}

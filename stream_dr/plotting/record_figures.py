@@ -548,7 +548,7 @@ def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.
 
 
 def drift_figure_dict(records: list[JsonDict], model_name: str, title: str) -> FigureDict:
-    """Return a figure of a model's drift as a dict.
+    """Return a figure dict of the angles between a model's successive versions.
 
     records: records of the directory, oldest first.
     model_name: name of the model.

@@ -361,7 +361,7 @@ class CsvFile:
                 codes = [code for field in codes for code in field.split(separator)]
             present = [code for code in codes if code.strip() not in self.form.gaps]
             texts = pa.array(present, pa.string())
-            return self._as_integers(texts, column_name == roles.id) is not None
+            return self._as_integers(texts, are_ids=column_name == roles.id) is not None
 
         # `found` is the first record with another value than integers. There is one, unless the
         # file was changed meanwhile.
