@@ -112,8 +112,9 @@ class ClosedForm(AdditiveEstimator):
         Typical error of each component, in degrees. The error is the angle to the component that
         an infinite number of rows would give.
     plane_angles_ : ndarray (components − 1,), float64
-        Typical error of the plane of two neighbouring components, in degrees. NaN where the
-        eigenvalues of the two components differ by 5 % or more.
+        Typical error of the plane of two neighbouring components, in degrees. If two eigenvalues
+        are almost equal, the rows hardly determine the two components, but only their plane. NaN
+        where the eigenvalues of the two components differ by 5 % or more.
     classes_waiting_ : ndarray (waiting,)
         Labels with fewer rows than `min_class_rows`, which are not yet classes, sorted.
     """
@@ -149,8 +150,8 @@ class ClosedForm(AdditiveEstimator):
     def check_parameters(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
         self.check_n_components()
-        # `gamma` may be "cv" (chosen by cross-validation) instead of a number.
-        if not (self.cross_validates == "gamma" and self.is_cross_validated):
+        # If the method can choose `gamma` by cross-validation, the value "cv" is allowed, too.
+        if not (self.cross_validates == "gamma" and self.gamma == "cv"):
             check_number_in_range("gamma", self.gamma, low=0.0)
         check_choice("scatter", self.scatter, ("auto", "exact", "diagonal"))
         check_choice("standardize", self.standardize, self.standardize_choices)
@@ -171,7 +172,8 @@ class ClosedForm(AdditiveEstimator):
             )
         check_choice("folds_by", self.folds_by, ("row", "id"))
 
-        # If the whole scatter is stored, the feature map may make MAX_EXACT_WIDTH columns at most.
+        # If the rows' whole scatter matrix is stored, the feature map may make at most
+        # MAX_EXACT_WIDTH columns, because the matrix takes columns² numbers.
         max_columns = None
         if self.stored_scatter() == "exact":
             max_columns = MAX_EXACT_WIDTH
@@ -230,19 +232,20 @@ class ClosedForm(AdditiveEstimator):
         return bool(self.cross_validates) and getattr(self, self.cross_validates) == "cv"
 
     def unit_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:
-        """Return the hashes (rows,) of rows' groups or ids.
+        """Return the hash (rows,) of each row's unit, or None.
 
-        The hash decides a row's cross-validation fold. The result is None if groups or ids are not
-        used. The row's values then decide. Raises InvalidParameter if there is not one group or id
-        for each row.
+        A unit is a group of rows or a row's id. All rows of one unit are in the same
+        cross-validation fold, because a row's fold follows from the hash. If the result is None,
+        rows have no units, and a row's fold follows from its values. Raises InvalidParameter if
+        there is not one group or id for each row.
 
-        block: rows, with their groups or ids.
+        block: rows, with the hashes of their groups, or with their ids.
         n_rows: number of rows.
         """
-        # `block.hashes` has the hashes of groups, which were computed before.
-        # If there are groups, ids are not used.
+        # A user gives groups only to decide the folds, so their hashes (`block.hashes`) come first.
+        # Ids may be given for another purpose. So they count only with folds_by="id".
         hashes = block.hashes
-        uses_ids = self.fold_count and self.folds_by == "id"
+        uses_ids = self.fold_count > 0 and self.folds_by == "id"
         if hashes is None and uses_ids and block.ids is not None:
             hashes = group_hashes(block.ids)
         if hashes is not None and len(hashes) != n_rows:
@@ -257,7 +260,9 @@ class ClosedForm(AdditiveEstimator):
     def stored_scatter(self) -> Literal["exact", "diagonal", "auto", ""]:
         """Return the part of the rows' scatter that is stored.
 
-        The result is "auto", "exact" or "diagonal", as in the parameter `scatter`.
+        "exact" is the whole matrix (features, features), and "diagonal" only its diagonal. "auto"
+        is "exact" or "diagonal", as the first batch decides. It becomes "exact" if there are at
+        most 4,096 features, except for sparse rows of undeclared width.
         """
         if self.reads_scatter():
             return self.scatter
@@ -281,8 +286,8 @@ class ClosedForm(AdditiveEstimator):
     def target_encoding(self) -> Encoding:
         """Return the encoding of targets as numeric columns.
 
-        The encoding is "partial" if rows without a target are learned, too. Otherwise it is the
-        class attribute `encoding`.
+        If rows without a target are learned, too, the encoding is "partial", in which the columns
+        of such a row are 0. Otherwise it is the class attribute `encoding`.
         """
         if self.unlabelled == "use":
             return "partial"
@@ -293,22 +298,24 @@ class ClosedForm(AdditiveEstimator):
 
         If the sums in the state are only rounding error, the projection has no component.
         """
-        # With a feature map, `inner` is the state of the mapped rows.
-        # With folds, `inner` is the sum of all folds.
-        inner = cast(MomentState, mapping.merged_mapped_state(state))
-
-        # Put the sum back, so that `moments` does not add up the folds again.
-        state = mapping.replace_inner_state(state, inner)
-        # Some methods need optional sums, which the state has only if they were asked for.
+        # `state` may have a feature map, and one set of sums for each cross-validation fold.
+        # `sums` has neither. It is the sum over all folds, of the mapped rows.
+        sums = cast(MomentState, mapping.merged_mapped_state(state))
+        # Some methods need optional sums, which are stored only if the parameters ask for them.
         label_sets = self.keeps_label_sets()
         class_scatter = self.keeps_scatter_per_class()
-        check_stored_optional_sums(inner, self.target_encoding(), label_sets, class_scatter)
+        check_stored_optional_sums(sums, self.target_encoding(), label_sets, class_scatter)
+
+        # `moments` may need the feature map, but not the folds, so `sums` takes their place.
+        state = mapping.replace_inner_state(state, sums)
         moments = self.moments(state)
 
         # The solution is "diagonal" if the whole scatter is needed but only its diagonal is known.
-        exact = not self.reads_scatter() or moments.scatter is not None
-        kind = "exact" if exact else "diagonal"
-        projection = self.make_projection(moments, self.directions(moments, inner), kind)
+        kind = "exact"
+        if self.reads_scatter() and moments.scatter is None:
+            kind = "diagonal"
+        # The optional sums are not in the moments, so `directions` gets `sums`, too.
+        projection = self.make_projection(moments, self.directions(moments, sums), kind)
         return mapping.prepend_feature_map(state, projection)
 
     def moments(self, state: State) -> Moments:
@@ -360,10 +367,10 @@ class ClosedForm(AdditiveEstimator):
         directions: loadings and eigenvalues.
         solution_kind: kind of solution, "exact", "diagonal" or "refined".
         """
-        # Drop the pair, so that its loadings do not stay in memory beside the scaled ones.
-        # Components of the same eigenvalue may be rotated freely, so choose one rotation.
         loadings, eigenvalues = directions
+        # The pair would keep these loadings in memory after they are replaced below.
         del directions
+        # Components of the same eigenvalue may be rotated freely, so choose one rotation.
         if self.solves_eigenproblem:
             loadings = rotate_equal_components(loadings, eigenvalues)
 
@@ -377,7 +384,8 @@ class ClosedForm(AdditiveEstimator):
         loadings = self.scale_loadings(loadings[:, :q], moments, solution_kind)
         loadings = with_fixed_signs(loadings * moments.scale[:, None])
 
-        # Store the loadings of components that n_components excludes, if predictions use them.
+        # The readout predicts targets from q components. It is None if the method does not predict.
+        # The projection has the first p loadings, and the readout has the others (`rest`).
         readout = self.readout(moments, loadings, eigenvalues[:q])
         if readout is not None and p < q:
             readout = readout._replace(rest=np.ascontiguousarray(loadings[:, p:]))
@@ -414,14 +422,16 @@ class ClosedForm(AdditiveEstimator):
         """
 
     def weighted_directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return the loadings and eigenvalues of projected rows.
+        """Return loadings and eigenvalues from an already weighted scatter.
 
         `refine`, which makes a solution exact by several passes over the rows, calls this method
-        after each pass. The rows are projected on a basis of directions. The passes have measured
-        the scatter of the projected rows exactly.
+        after each pass. It has projected the problem on m basis vectors, so the loadings (m, p)
+        are coefficients of the basis vectors. In its scatter, rows are weighted by their label (see
+        `label_weight_factors`). A method that weights rows in `directions` must override this
+        method, and not weight them again.
 
-        moments: centred sums of the projected rows and the targets.
-        state: state of the rows that are not projected.
+        moments: centred sums of m features, the rows' coordinates in the basis, and of the targets.
+        state: state of the rows in all features, with the optional sums that `moments` has not.
         """
         return self.directions(moments, state)
 
@@ -437,10 +447,11 @@ class ClosedForm(AdditiveEstimator):
     def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
         """Return loadings (features, p) scaled to their final length.
 
-        The default implementation returns the loadings unchanged.
+        A subclass may choose, for example, the length at which projected rows have variance 1. The
+        default implementation returns the loadings unchanged.
 
-        loadings: (features, p), loadings of p components, for features that are multiplied by
-            `moments.scale`.
+        loadings: (features, p), loadings of p components. They apply to rows whose features were
+            multiplied by `moments.scale`, for example to standardise them.
         """
         return loadings
 
@@ -479,51 +490,54 @@ class ClosedForm(AdditiveEstimator):
         """
         if not self.fold_count:
             raise AttributeError(f"{type(self).__name__} has no folds: set folds=5 before the rows are learned.")
-        # The first call solves, which takes long, so it is made without the lock.
-        # The second call returns the same projection, unless rows were learned in between.
+        # Solving takes long, so solve without the lock. The second call finds the cached result.
         self.projection()
+        # In the lock, no rows are learned, so the projection, state and version belong together.
+        # The version is a number that changes each time that rows are learned.
         with self.lock:
             projection = self.projection()
             fitted = self.fitted()
             state = fitted.accumulator.freeze()
-            # The version is a number that changes each time that rows are learned.
             version = fitted.version
 
-        # `inner` is the linear projection, without the feature map if there is one.
-        # Its attribute `spread` is the uncertainty, or None if it was not computed yet.
-        inner = mapping.inner_linear_projection(projection)
-        if inner.solution == "refined":
+        # `linear` is the projection without its feature map. Its attribute `spread` is the
+        # uncertainty, or None if it was not computed yet.
+        linear = mapping.inner_linear_projection(projection)
+        if linear.solution == "refined":
             raise AttributeError("the projection was refined, and the folds have no refined solutions to compare with.")
-        if inner.spread is None:
-            projection = self.add_fold_uncertainty(projection, state)
-            inner = mapping.inner_linear_projection(projection)
-            # Store the result, unless rows were learned meanwhile.
-            with self.lock:
-                if fitted.version == version:
-                    fitted.projection = projection
-        assert inner.spread is not None
-        return inner.spread
+        if linear.spread is not None:
+            return linear.spread
+
+        projection = self.add_fold_uncertainty(projection, state)
+        # Cache the projection with its uncertainty, unless rows were learned meanwhile.
+        with self.lock:
+            if fitted.version == version:
+                fitted.projection = projection
+        return cast(ComponentSpread, mapping.inner_linear_projection(projection).spread)
 
     def add_fold_uncertainty(self, projection: Projection, state: State) -> Projection:
         """Return the projection with the uncertainty of its components.
 
-        The uncertainty (`ComponentSpread`) is estimated by the jackknife: the model is solved again
-        without each fold. If rows are not in folds, or if the projection was refined, the
-        projection is returned unchanged. Raises NotFitted if fewer than three folds have rows.
-        Costs one solution for each fold.
+        The uncertainty (`ComponentSpread`) is estimated by the jackknife. For K folds, the model is
+        solved again K times, each time from all folds but one. If rows are not in folds, or if the
+        projection was refined, the projection is returned unchanged. Raises NotFitted if fewer than
+        three folds have rows.
 
         state: state from which the projection was solved.
         """
-        # `inner` is the projection without the feature map, and `parts` has the state of each fold
-        # without the map. `parts` is empty if rows are not in folds.
-        inner = mapping.inner_linear_projection(projection)
-        parts = mapping.inner_states_of_folds(state)
-        if not parts or inner.solution == "refined":
+        # `linear` is the projection without its feature map. `folds` has one state for each fold,
+        # without the map. It is empty if rows are not in folds.
+        linear = mapping.inner_linear_projection(projection)
+        folds = mapping.inner_states_of_folds(state)
+        if not folds or linear.solution == "refined":
             return projection
-        # With a feature map, each fold's state gets the map with its statistics of all rows.
-        # If a parameter was chosen by cross-validation, solve all folds with the chosen value.
-        states = [mapping.replace_inner_state(state, part) for part in parts]
-        spread = jackknife_components(self.with_chosen_parameter(inner.choice), states, projection)
+
+        # If there is a feature map, add it to each fold's state, with its statistics of all rows.
+        states = [mapping.replace_inner_state(state, fold) for fold in folds]
+        # `choice` has the parameter value that cross-validation chose, or is None without
+        # cross-validation. The value is not chosen again for each solution.
+        estimator = self.with_chosen_parameter(linear.choice)
+        spread = jackknife_components(estimator, states, projection)
         return mapping.replace_inner_fields(projection, spread=spread)
 
     def with_chosen_parameter(self, cross_validation: CrossValidation | None) -> Self:

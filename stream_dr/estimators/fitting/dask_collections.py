@@ -107,7 +107,7 @@ def project_dask_collection(
 
 
 def _delayed_row_blocks(argument_name: Literal["X", "y", "sample_weight"], collection: Collection) -> list[Delayed]:
-    """Return a collection's blocks of rows as delayed objects, or raise an error."""
+    """Return a Dask collection's blocks of rows as Dask tasks."""
     if not is_dask(collection):
         raise InvalidTargets(
             f"X is a Dask collection and {argument_name} is a {type(collection).__name__}; give {argument_name} as one, "
@@ -135,27 +135,33 @@ def _delayed_blocks_matching(
     collection: targets or weights of the rows, or None.
     X_collection: the rows.
     """
-    # Read the number of rows of each block. Dask dataframes do not know it, so NaN is used.
-    rows = getattr(X_collection, "chunks", ((np.nan,),))[0]
     count = X_collection.npartitions
     if collection is None:
         return [None] * count
 
     blocks = _delayed_row_blocks(argument_name, collection)
-    chunks = getattr(collection, "chunks", ((np.nan,),))[0]
+    lengths = _block_lengths(collection)
+    X_lengths = _block_lengths(X_collection)
+    known = not np.isnan([*lengths, *X_lengths]).any()
+    # If lengths are not known, match the blocks one by one, and check only their number.
+    if not known and len(blocks) == count:
+        return blocks
+    if known and lengths == X_lengths:
+        return blocks
+    # Cut an array of equally many rows into the blocks of `X_collection`.
+    if known and sum(lengths) == sum(X_lengths):
+        return _delayed_row_blocks(argument_name, collection.rechunk({0: X_lengths}))
+    raise InvalidTargets(
+        f"{argument_name} has {len(blocks)} blocks and X {count}, of unknown or other numbers of rows. "
+        "Give both in blocks of the same rows; compute_chunk_sizes() makes an array's known."
+    )
 
-    # Cut an array into the blocks of `X_collection`, if both have the same number of rows.
-    # If lengths are not known, blocks are matched one by one, and only their number is checked.
-    known = not np.isnan([*rows, *chunks]).any()
-    differ = known and chunks != rows
-    if differ and sum(chunks) == sum(rows):
-        return _delayed_row_blocks(argument_name, collection.rechunk({0: rows}))
-    if differ or len(blocks) != count:
-        raise InvalidTargets(
-            f"{argument_name} has {len(blocks)} blocks and X {count}, of unknown or other numbers of rows. "
-            "Give both in blocks of the same rows; compute_chunk_sizes() makes an array's known."
-        )
-    return blocks
+
+def _block_lengths(collection: Collection) -> tuple[float, ...]:
+    """Return the number of rows of each block, (NaN,) if unknown."""
+    # An array has `chunks`, with the lengths of its blocks along each axis. A dataframe has none.
+    chunks: tuple[tuple[float, ...], ...] = getattr(collection, "chunks", ((np.nan,),))
+    return chunks[0]
 
 
 def _transform_block(rows: Any, transform: Callable[[Any], np.ndarray]) -> np.ndarray:

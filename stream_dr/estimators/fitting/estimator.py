@@ -177,8 +177,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     def stored_scatter(self) -> Literal["exact", "diagonal", "auto", ""]:
         """Return how the state stores the rows' scatter, a matrix (features, features).
 
-        "exact" stores the whole matrix, and "diagonal" only its diagonal. "auto" chooses one of
-        the two by the first batch. "" stores neither.
+        "exact" stores the whole matrix, and "diagonal" only its diagonal. "" stores neither. "auto"
+        is "exact" or "diagonal", as the first batch decides. It becomes "exact" if there are at
+        most 4,096 features, except for sparse rows of undeclared width.
         """
         return ""
 
@@ -367,9 +368,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     @property
     def learn_one(self) -> NoReturn:
-        """River's method, which is missing here.
+        """Attribute that raises AttributeError, because this is no River model.
 
-        Reading it raises AttributeError. The message names `to_river`.
+        River's models learn one row with a method of this name. The error names `partial_fit` and
+        `to_river`, which makes a River model.
         """
         raise AttributeError(
             f"{type(self).__name__} has no learn_one: learn batches with partial_fit, or make a river model with "
@@ -471,29 +473,31 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
                 self._warn_fewer_components(self.rank_)
         return self
 
-    def _warn_fewer_components(self, n_components: int) -> None:
+    def _warn_fewer_components(self, n_available: int) -> None:
         """Issue the warning FewerComponents if there are too few components.
 
-        The warning is issued if there are fewer components than the caller has set as n_components.
-        It is not repeated until n_components changes.
+        The warning is issued if the projection has fewer components than the caller has set as the
+        parameter n_components. It is not repeated until the parameter changes.
 
-        n_components: number of components of the projection.
+        n_available: number of components of the projection.
         """
         fitted = self.fitted()
-        if not self._asks_for_more_than(n_components) or fitted.last_warned_n_components == self.n_components:
+        if not self._asks_for_more_than(n_available) or fitted.last_warned_n_components == self.n_components:
             return
 
-        # Remember the value, so that the next call issues no second warning.
+        # Store the parameter, so that the next call issues no second warning.
         fitted.last_warned_n_components = self.n_components
         # In the message, `limit` says in words how many components the method can have.
         learned = fitted.accumulator
         labels = ""
         if learned.labels:
             labels = f" and {len(learned.labels)} labels"
+        # Level 4 is the line that calls `fit` or `transform`. Levels 2 and 3 are `_fit` and `fit`, or
+        # `transform` and the function in which scikit-learn wraps it.
         warnings.warn(
-            f"{type(self).__name__} has {n_components} components, not the n_components={self.n_components} asked "
+            f"{type(self).__name__} has {n_available} components, not the n_components={self.n_components} asked "
             f"for: {self.limit} (so far {learned.rows} rows of {learned.n_features} features{labels}). transform answers "
-            f"with {n_components}.",
+            f"with {n_available}.",
             FewerComponents,
             stacklevel=4,
         )
@@ -558,12 +562,14 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             refined = fitted.refined
             version = fitted.version
 
-        # Solve without the lock, so that other threads can learn rows meanwhile. If rows were
-        # learned, the version differs, and the projection is returned but not cached. With products
-        # of the scatter, `cache_projection` compares the components with those returned before.
+        # Solve without the lock, so that other threads can learn rows meanwhile.
         projection = refined or self.solve(state)
+        # `cache_projection` gives components the signs and order of those returned before. To match
+        # them, it correlates rows projected on both, for which it multiplies by the rows' scatter.
+        multiply = partial(self.scatter_product, state)
+        # If rows were learned meanwhile, the version differs. The projection is then not cached.
         with self.lock:
-            return fitted.cache_projection(projection, partial(self.scatter_product, state), version)
+            return fitted.cache_projection(projection, multiply, version)
 
     def linear_projection(self) -> Linear | Mapped:
         """Return the projection of the rows learned, declared as linear.
@@ -711,7 +717,7 @@ class AdditiveEstimator(Estimator):
 
 
 def _comparable_parameters(estimator: Estimator) -> JsonDict:
-    """Return an estimator's parameters by name, to compare two estimators."""
+    """Return the parameters by name, with a feature map's defaults filled in."""
     # The spec of the feature map has all its parameters here, also those that the user left out.
     parameters = estimator.get_params()
     if estimator.feature_map is not None:
@@ -731,7 +737,9 @@ class MappedMethod(Estimator, Generic[InnerState]):
     """
 
     def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return an accumulator of rows before the feature map.
+        """Return an accumulator that maps rows, then learns them.
+
+        The feature map maps the rows. Without a feature map, the rows are learned as they are.
 
         state: state from which the accumulator continues. None means an empty accumulator.
         """
@@ -755,9 +763,9 @@ class MappedMethod(Estimator, Generic[InnerState]):
 
     @abstractmethod
     def solve_inner(self, state: InnerState) -> Projection:
-        """Return the projection of rows after the feature map.
+        """Return the projection that is applied to mapped rows.
 
-        state: state of the mapped rows, from which the projection is computed.
+        state: state that has learned the mapped rows, from which the projection is computed.
         """
 
     @abstractmethod

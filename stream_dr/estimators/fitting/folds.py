@@ -53,12 +53,12 @@ def leave_one_fold_out(states_by_fold: Sequence[MomentState]) -> Iterator[Moment
 
 
 def _merge_others(states_by_fold: Sequence[MomentState], outside: MomentState) -> Iterator[MomentState]:
-    """Yield for each fold the merged state of all other folds.
+    """Yield for each given fold the merge of all others.
 
-    The merged state includes `outside`.
+    The others are the other given folds, and the folds of `outside`.
 
-    states_by_fold: states of some of the folds.
-    outside: merged state of all folds that are not in `states_by_fold`.
+    states_by_fold: states of the given folds, each of which is left out once.
+    outside: merged state of the remaining folds, none of which is left out.
     """
     if len(states_by_fold) == 1:
         yield outside
@@ -209,9 +209,14 @@ def _compare_with_whole(
 ) -> _FoldComparison:
     """Compare a solution without one fold with the solution of all rows.
 
-    Components are matched by the absolute cosine of their angle. The cosine is the correlation
-    over all rows. Eigenvalues are matched by rank, because the i-th largest eigenvalue changes
-    less from fold to fold than the eigenvalue of a component that rotates.
+    Returns the eigenvalues and loadings of the solution without one fold, in the order of the
+    components of all rows. Also returns squared sines of the angles between matched components,
+    and between the planes of matched pairs of components.
+
+    A component of one solution is matched to a component of the other such that the absolute
+    cosine of their angle is large. The cosine is the correlation of rows projected on both
+    components, over all rows. Eigenvalues are matched by rank, because the i-th largest eigenvalue
+    changes less from fold to fold than the eigenvalue of a component that rotates.
 
     all_rows_solution: solution of all rows, with d features and p components.
     reduced_solution: solution without one fold.
@@ -260,35 +265,38 @@ def _compare_with_whole(
 
 
 def _squared_plane_sines(cosines: np.ndarray, matches: np.ndarray, pair_indices: np.ndarray) -> np.ndarray:
-    """Return the squared sines of angles between matching planes.
+    """Return squared sines (p − 1,) of angles between matching planes.
 
-    There are p − 1 sines for p components. Two solutions are compared, the solution of all rows
-    and a solution without one fold. Plane i is spanned by the components i and i + 1 of the
-    solution of all rows. The matching plane is spanned by the two components of the other solution
-    that match them. The angle is the largest principal angle. The result is NaN for planes that
-    are not compared.
+    Two components of almost equal eigenvalues may rotate in the plane that they span, while the
+    plane stays. So planes of two solutions are compared, the solution of all rows, with p
+    components, and a solution without one fold. Plane i is spanned by the components i and i + 1 of
+    all rows. The matching plane is spanned by the two components of the other solution that match
+    them. The angle is the largest principal angle. The result is NaN for planes that are not
+    compared.
 
-    cosines: (m, m), cosines of the angles between all m components of both solutions.
+    cosines: (m, m), cosines of the angles between m components. These are the p components of all
+        rows, the components of the other solution, and a zero component for missing matches.
     matches: (p,), index in `cosines` of the component that matches each component of all rows.
     pair_indices: indices i of the planes that are compared.
     """
-    # `mine` and `theirs` (planes, 2) are the indices of the two components that span each plane.
-    # Each array below is (planes, 2, 2).
-    # Take the cosines of the angles between the two components that span each plane (`own`).
-    # Take the cosines within the matching plane (`other`) and between both planes (`cross`).
+    # `mine` (planes, 2) has the two components that span each plane, for example [[0, 1], [3, 4]]
+    # for the planes 0 and 3. `theirs` has the two components that match them.
     mine = pair_indices[:, None] + [0, 1]
     theirs = matches[mine]
+    # For each plane, take the cosines (2, 2) of its two components and of the matching components.
+    # For example, own[j] is cosines[np.ix_(mine[j], mine[j])].
     own = cosines[mine[:, :, None], mine[:, None, :]]
     other = cosines[theirs[:, :, None], theirs[:, None, :]]
     cross = cosines[mine[:, :, None], theirs[:, None, :]]
 
-    # The eigenvalues of each plane's matrix (2, 2) are squared cosines of principal angles.
-    # The angles are between the plane and its matching plane.
+    # The squared cosines of the two principal angles are the eigenvalues of
+    # own⁻¹ · cross · other⁻¹ · crossᵀ. The inverse is a pseudoinverse, because a zero component
+    # makes `other` singular. The smallest cosine is that of the largest angle.
     matrices = np.linalg.pinv(own) @ cross @ np.linalg.pinv(other) @ cross.swapaxes(1, 2)
-    squares = np.full(max(len(matches) - 1, 0), np.nan)
     smallest = np.linalg.eigvals(matrices).real.min(axis=1)
-    squares[pair_indices] = np.clip(1.0 - smallest, 0.0, 1.0)
-    return squares
+    squared_sines = np.full(max(len(matches) - 1, 0), np.nan)
+    squared_sines[pair_indices] = np.clip(1.0 - smallest, 0.0, 1.0)
+    return squared_sines
 
 
 def _jackknife_estimate(

@@ -122,10 +122,11 @@ def count_rows_in_folds(state: State) -> list[int]:
 
 
 def state_after_feature_map(state: State) -> State:
-    """Return the stored state of the mapped rows.
+    """Return the part of a state that has learned the mapped rows.
 
-    If rows are stored in folds, the result is a FoldedState. If there is no feature map, `state`
-    itself is returned.
+    The other part of the state is the feature map, with its statistics of the rows. If there is no
+    feature map, `state` itself is returned. If rows are in cross-validation folds, the result is a
+    FoldedState with one state for each fold. `merged_mapped_state` merges them.
     """
     if isinstance(state, MappedState):
         return cast(State, state.inner)
@@ -133,9 +134,10 @@ def state_after_feature_map(state: State) -> State:
 
 
 def replace_inner_state(state: State, new_inner: State) -> State:
-    """Return `state` with `new_inner` as the state of the rows that its feature map has mapped.
+    """Return `state` with another inner state.
 
-    The feature map is unchanged. If there is no feature map, `new_inner` itself is returned.
+    The inner state has learned the rows after the feature map. The map itself is unchanged. If
+    there is no feature map, `new_inner` itself is returned.
     """
     if isinstance(state, MappedState):
         return state._replace(inner=new_inner)
@@ -177,15 +179,17 @@ def mapped_columns_of_state(state: State) -> tuple[np.ndarray, ...] | None:
     the columns of numbers and dates, the columns of categories, and the columns that mark missing
     values.
     """
+    # `state.table` has the map's statistics of a table's columns. Other maps have none.
     if not isinstance(state, MappedState) or state.table is None:
         return None
-    mapping = feature_map(state.feature_map)
-    if not isinstance(mapping, Table):
+    table_map = feature_map(state.feature_map)
+    if not isinstance(table_map, Table):
         return None
-    # The table may have got new columns after the last row was learned. The state does not have
-    # them: its columns are the first `width` ones.
+
+    # The map may know new columns that no learned row had. The state of the mapped rows (`inner`)
+    # does not have them. New columns come last, so the indices of its columns are below `width`.
     width = state.inner.n_features
-    return tuple(c[c < width] for c in mapped_columns_by_kind(state.table, mapping))
+    return tuple(indices[indices < width] for indices in mapped_columns_by_kind(state.table, table_map))
 
 
 def max_bytes_with_map(
@@ -220,8 +224,8 @@ def warn_if_columns_differ(accumulator: Accumulator, block: Block) -> None:
     """Issue the warning OtherColumns if a table has other columns.
 
     The columns of the block are compared with the columns of the learned table. Raises
-    SchemaMismatch if the block has none of the learned columns. Examples are an array, whose
-    columns have no names, and another table.
+    SchemaMismatch if the block has none of the learned columns. This is so for an array, whose
+    columns have no names, and for an unrelated table.
     """
     # `known` is empty if no table was learned so far.
     # A block without rows has no values that could be read wrongly.
@@ -242,6 +246,7 @@ def warn_if_columns_differ(accumulator: Accumulator, block: Block) -> None:
         messages = [f"there is no column {', '.join(listed)}, which is taken as missing"]
     if new:
         messages.append(f"{', '.join(new)} was not among the first rows' columns, and is left out")
+    # The user's call is at level 4 or above, depending on the method that reads the rows.
     if messages:
         warnings.warn(f"{'; '.join(messages)}.", OtherColumns, stacklevel=4)
 
