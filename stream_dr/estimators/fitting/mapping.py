@@ -179,7 +179,7 @@ def mapped_columns_of_state(state: State) -> tuple[np.ndarray, ...] | None:
     the columns of numbers and dates, the columns of categories, and the columns that mark missing
     values.
     """
-    # `state.table` has the map's statistics of a table's columns. Other maps have none.
+    # `state.table` has the map's statistics of the columns. Most maps have none.
     if not isinstance(state, MappedState) or state.table is None:
         return None
     table_map = feature_map(state.feature_map)

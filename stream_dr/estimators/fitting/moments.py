@@ -63,22 +63,23 @@ class Moments(NamedTuple):
     rounding : Rounding
         Sizes of the rounding errors in the sums.
     scaled_waiting_means : (features, waiting)
-        For each label with too few rows to be a class, the label's mean minus `mean`, times the
-        square root of the label's weight. The scatter of all rows about `mean` is Cxx plus the
-        product of this array and its own transpose.
+        For each label in `waiting`, the label's mean minus `mean`, times the square root of the
+        label's weight. From this array, `refine` knows the part of the scatter that Cxx leaves out:
+        the scatter of all rows about `mean` is Cxx plus the array's product with its own transpose.
+    waiting : tuple of Label
+        Labels with too few rows to be classes. The other attributes are computed such that the
+        means of these labels have no influence.
     labels : tuple of Label
         Labels (k',) of the target columns. () if targets are numbers.
     kind : str or None
         Kind of targets ("class", "multilabel" or "continuous"). None if there were no targets.
     along : (p,) or None
-        Scatter of the rows along each component, if refine (further passes over the rows) has
-        measured it.
+        Scatter of the rows along each component, for methods that give components a length. None
+        unless `refine` has measured it, in further passes over the rows.
     first_stage : BlockSolve or None
-        If refine is running, the state of its solver, which has the current solution of the
-        method's linear system.
-    waiting : tuple of Label
-        Labels with too few rows to be classes. The other attributes are computed such that the
-        means of these labels have no influence.
+        Current solution of a method's linear system, for methods that compute their components from
+        such a solution. None unless `refine` is solving the system, in further passes over the
+        rows.
     """
 
     weight: float
@@ -94,11 +95,11 @@ class Moments(NamedTuple):
     scale: NDArray[np.float64]
     rounding: Rounding
     scaled_waiting_means: NDArray[np.float64]
+    waiting: tuple[Label, ...] = ()
     labels: tuple[Label, ...] = ()
     kind: str | None = None
     along: NDArray[np.float64] | None = None
     first_stage: BlockSolve | None = None
-    waiting: tuple[Label, ...] = ()
 
     @property
     def scatter_or_diagonal(self) -> NDArray[np.float64]:
@@ -126,16 +127,16 @@ class Moments(NamedTuple):
     def offsets(self) -> NDArray[np.float64]:
         """Class means (features, classes) minus the mean of all rows.
 
-        The columns of the rows are scaled by `scale`.
+        Both means are those of scaled rows, whose features are multiplied by `scale`.
         """
         return self.cross / self.label_weights
 
     def project_offsets(self, loadings: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the offsets (classes, p) of class means from the mean of all rows.
+        """Return coordinates (classes, p) of class means along p components.
 
-        They are given along p components.
+        The origin of the coordinates is the mean of all rows.
 
-        loadings: (features, p), the p components.
+        loadings: (features, p), the p components. They apply to features multiplied by `scale`.
         """
         return self.cross.T @ loadings / self.label_weights[:, None]
 
@@ -181,11 +182,12 @@ class Moments(NamedTuple):
         return self.rounding.clear_noisy_features(cross_sums, target_norm, self.diagonal)
 
     def significant_cross_sum_combinations(self, cross_sums: np.ndarray, target_norm: float) -> np.ndarray:
-        """Return the combinations of cross sums that exceed rounding errors.
+        """Return cross sums without target combinations of only rounding error.
 
-        The result is (features, r). The columns of `cross_sums` are replaced by r ≤ k combinations
-        of these columns. Combinations that are only rounding error are dropped. If rounding errors
-        are far smaller than the sums, `cross_sums` itself is returned.
+        The k targets are replaced by k orthogonal linear combinations of them. A combination is
+        dropped if its cross sums with all features are only rounding error. The result (features,
+        r) has the cross sums of the r combinations that are left. If none is dropped, or if there
+        are many sums and rounding errors are far smaller, `cross_sums` itself is returned.
 
         cross_sums: (features, k), products of features and k targets, summed over the rows.
         target_norm: Frobenius norm of the targets (rows, k), which limits the rounding errors.
@@ -206,13 +208,15 @@ class Moments(NamedTuple):
         cross_sums: (features, k), products of features and k targets, summed over the rows.
         target_norm: Frobenius norm of the targets (rows, k), which limits the rounding errors.
         """
-        # Remove features, and then combinations of targets, that are only rounding error.
-        combinations = self.clear_noisy_features(cross_sums, target_norm)
-        combinations = self.significant_cross_sum_combinations(combinations, target_norm)
+        # Remove features, and then orthogonal combinations of targets, that are only rounding error.
+        # Orthogonal combinations of columns have the same left singular vectors and singular values.
+        cleared = self.clear_noisy_features(cross_sums, target_norm)
+        significant = self.significant_cross_sum_combinations(cleared, target_norm)
+
         # Decompose only features that have a sum other than 0 (`nonzero`).
         # The singular vectors are 0 at all other features.
-        nonzero = combinations.any(axis=1)
-        nonzero_vectors, values = left_singular_pairs(combinations[nonzero])
+        nonzero = significant.any(axis=1)
+        nonzero_vectors, values = left_singular_pairs(significant[nonzero])
         vectors = np.zeros((len(cross_sums), len(values)))
         vectors[nonzero] = nonzero_vectors
         return LeftSingularPairs(vectors, values)
@@ -250,11 +254,12 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     centred = state.centred()
     m = _moments_of_all_rows(state, centred)
 
-    # A label with too few rows waits to become a class. `waiting` has an entry for each label of
-    # the state, but the moments have only labels of weight above 0 (True in `m.present`).
-    waiting = waiting_labels(state, min_class_rows)
-    if waiting.any():
-        m = _drop_waiting_means(m, waiting[m.present], scatter_rounding_error=centred.noise)
+    # A label with too few rows is treated as if it had no mean of its own. `too_few` has an entry
+    # for each label of the state. The moments have only labels of weight above 0 (`m.present`).
+    too_few = waiting_labels(state, min_class_rows)
+    if too_few.any():
+        # `noise` is the absolute error that unlearning rows may have left in the scatter.
+        m = _drop_waiting_means(m, too_few[m.present], scatter_rounding_error=centred.noise)
     if not standardize:
         return m
 
@@ -266,7 +271,10 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
 
 
 def _moments_of_all_rows(state: MomentState, c: Centred) -> Moments:
-    """Return the moments of a state from its centred sums.
+    """Return the moments of all rows, from their centred sums.
+
+    The moments are the centred sums without target columns of weight 0. Sums of features with a
+    tiny scatter are set to 0. Sizes of rounding errors are added.
 
     c: centred sums of the state, whose arrays may be overwritten.
     """
@@ -277,7 +285,7 @@ def _moments_of_all_rows(state: MomentState, c: Centred) -> Moments:
     diagonal = np.zeros(d)
     if c.diagonal is not None:
         diagonal = np.maximum(c.diagonal, 0.0)
-    lost = np.flatnonzero((diagonal > 0.0) & (diagonal < SMALLEST_SCATTER))
+    lost = (diagonal > 0.0) & (diagonal < SMALLEST_SCATTER)
     diagonal[lost] = 0.0
     _zero_features(lost, c.cross, c.scatter)
 
@@ -314,40 +322,41 @@ def _moments_of_all_rows(state: MomentState, c: Centred) -> Moments:
     )
 
 
-def _zero_features(features: np.ndarray, cross: np.ndarray, scatter: np.ndarray | None) -> None:
-    """Set the sums of some features to 0, in place."""
-    # features: mask or indices of these features.
+def _zero_features(mask: np.ndarray, cross: np.ndarray, scatter: np.ndarray | None) -> None:
+    """Set cross-scatter and scatter of masked features to 0, in place."""
+    # mask: (features,), True for the features whose sums are set to 0.
     # cross: (features, targets), cross-scatter of rows and targets.
     # scatter: (features, features), scatter of the rows, or None if only its diagonal is stored.
-    cross[features] = 0.0
+    cross[mask] = 0.0
     if scatter is not None:
-        scatter[features] = 0.0
-        scatter[:, features] = 0.0
+        scatter[mask] = 0.0
+        scatter[:, mask] = 0.0
 
 
-def _subtract_diagonal(moments: Moments, gone: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _subtract_diagonal(moments: Moments, subtracted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Subtract a part of the scatter from the scatter's diagonal.
 
-    Returns the new diagonal (features,), and a mask (features,) of the features that vary only in
-    the subtracted part.
+    Returns the new diagonal (features,), and a mask (features,) of features from which almost all
+    scatter was subtracted. What remains of their scatter is only rounding error, so it becomes 0.
 
-    gone: (features,), diagonal of the scatter to subtract.
+    subtracted: (features,), diagonal of the part to subtract, at most the scatter's diagonal.
     """
-    diagonal = moments.diagonal - gone
-    # Set the remaining scatter to 0 if it is only rounding error.
-    # Only rounding error remains of a column that varies only in rows of labels with few rows.
+    # `size` is √scatter of a feature, and `shift` is √N · |mean| for rows of weight N. Subtracting
+    # leaves an error of about EPS · size², and the centring of the rows before, EPS · size · shift.
+    # The factor 64 is a safety margin.
     size = np.sqrt(moments.diagonal)
-    emptied = (gone > 0.0) & (diagonal <= 64 * EPS * size * (size + moments.rounding.shift))
+    largest_error = 64 * EPS * size * (size + moments.rounding.shift)
+
+    diagonal = moments.diagonal - subtracted
+    emptied = (subtracted > 0.0) & (diagonal <= largest_error)
     diagonal[emptied] = 0.0
     return diagonal, emptied
 
 
 def _lost_share(noise: float, diagonal: np.ndarray) -> float:
-    """Return the share of the scatter that is rounding error.
-
-    noise: size of the rounding error of the sum of `diagonal`.
-    diagonal: (features,), diagonal of the scatter.
-    """
+    """Return the rounding error `noise` over the sum of `diagonal`."""
+    # noise: absolute size of the rounding error of this sum. The result is at most 1.
+    # diagonal: (features,), diagonal of the scatter.
     total = float(diagonal.sum())
     if total > 0:
         return min(noise / total, 1.0)
@@ -357,8 +366,9 @@ def _lost_share(noise: float, diagonal: np.ndarray) -> float:
 def _drop_waiting_means(moments: Moments, has_few_rows: np.ndarray, scatter_rounding_error: float) -> Moments:
     """Remove means of labels with too few rows from moments.
 
-    The deviations of these labels' rows from the mean of their label stay in the moments. If each
-    of these labels has one row, there are no such deviations. The result is then equal to the
+    Weight, mean, targets and cross sums become those of the other rows. The scatter becomes that of
+    the other rows about their mean, plus that of each removed label's rows about the mean of the
+    label. If each of these labels has one row, the second part is 0, and the result is equal to the
     moments of the other rows [mathematics §2].
 
     moments: moments of all rows, with m labels.
@@ -430,14 +440,16 @@ def divide_by_scale(columns: np.ndarray, feature_scale: np.ndarray) -> np.ndarra
 def scale_moments(moments: Moments, column_factors: np.ndarray) -> Moments:
     """Return moments of rows with columns multiplied by factors.
 
-    Everything that has the unit of the columns is multiplied. Relative errors and weights stay.
+    The attribute `mean` stays, because it is the mean of rows that are not scaled.
 
-    column_factors: (features,), factor of each column.
+    column_factors: (features,), factor of each column of the rows.
     """
     scatter = None
     if moments.scatter is not None:
         scatter = moments.scatter * column_factors[:, None] * column_factors
+    # `shift` is a length in units of the columns. The other rounding errors are relative.
     rounding = moments.rounding._replace(shift=moments.rounding.shift * column_factors)
+    # Weights, labels and sums of targets alone do not depend on the columns' units, so they stay.
     return moments._replace(
         diagonal=moments.diagonal * column_factors**2,
         scatter=scatter,

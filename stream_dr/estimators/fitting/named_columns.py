@@ -52,9 +52,12 @@ def read_rows_and_names(
     try:
         X, own_names = as_rows(block.X)
     except NotNumeric as e:
-        # Name the columns that are not numeric and were not learned, because they are not needed.
-        extra = sorted(set(e.details.get("columns", ())).difference(known_names or ()))
-        if known_names is None or not extra:
+        # The error names the columns without numbers, if it knows them. Those that were not learned
+        # are not needed, so advise to leave them out. Without such columns, the error stays.
+        if known_names is None:
+            raise
+        extra = sorted(set(e.details.get("columns", ())).difference(known_names))
+        if not extra:
             raise
         raise NotNumeric(f"columns {extra} hold no numbers and were not learned; leave them out.") from e
     return X, block.names or own_names
