@@ -299,7 +299,7 @@ class ClosedForm(AdditiveEstimator):
         If the sums in the state are only rounding error, the projection has no component.
         """
         # `state` may have a feature map, and one set of sums for each cross-validation fold.
-        # `sums` has neither. It is the sum over all folds, of the mapped rows.
+        # `sums` has neither: it has the sums of all folds together, for mapped rows.
         sums = cast(MomentState, mapping.merged_mapped_state(state))
         # Some methods need optional sums, which are stored only if the parameters ask for them.
         label_sets = self.keeps_label_sets()

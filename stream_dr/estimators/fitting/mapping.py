@@ -186,8 +186,8 @@ def mapped_columns_of_state(state: State) -> tuple[np.ndarray, ...] | None:
     if not isinstance(table_map, Table):
         return None
 
-    # The map may know new columns that no learned row had. The state of the mapped rows (`inner`)
-    # does not have them. New columns come last, so the indices of its columns are below `width`.
+    # The map may have got new columns after the last row was learned. The state of the mapped rows
+    # (`inner`) does not have them: its columns are the first `width` ones.
     width = state.inner.n_features
     return tuple(indices[indices < width] for indices in mapped_columns_by_kind(state.table, table_map))
 
