@@ -305,9 +305,9 @@ def make_put_router() -> APIRouter:
         and learns from the next batch on. If the same file is sent again, the status is 200. An
         empty stream takes the target kind, the labels and the column names of the file.
         """
-        # `put_saved` handles a body that is the file of a saved estimator. Here the body is JSON. Its
-        # class is one of the union `spec`, which has a subclass of `ModelSpec` for each estimator.
-        # `exclude_unset` leaves out the parameters that the client has not sent.
+        # `put_saved` handles a body that is the file of a saved estimator. Here the body is JSON.
+        # Its class is one of the union `spec`, which has a subclass of `ModelSpec` for each
+        # estimator. `exclude_unset` leaves out the parameters that the client has not sent.
         params = body.params.model_dump(exclude_unset=True)
         policy = stream_dr.PublishPolicy(**body.publish.model_dump()) if body.publish else None
         refine = stream_dr.RefinePolicy(**body.refine.model_dump()) if body.refine else None

@@ -143,9 +143,9 @@ class RiverTransformer(base.MiniBatchTransformer):
         self.estimator = estimator
         self.prefix = prefix
 
-        # The clone learns, and the caller's estimator stays unchanged. Rows are dicts. If the clone's
-        # feature map identifies columns by name (`_takes_dicts`), they stay dicts. Otherwise they
-        # become arrays, and each name gets a column.
+        # The clone learns, and the caller's estimator stays unchanged. Rows are dicts. If the
+        # clone's feature map identifies columns by name (`_takes_dicts`), they stay dicts.
+        # Otherwise they become arrays, and each name gets a column.
         self.learner: Estimator = clone(estimator)
         self._takes_dicts = bool(self.learner.identifies_columns_by_name())
         # Column of each feature name, in the order in which names came.

@@ -171,8 +171,8 @@ def _linear_steps(linear: Linear, key: str, params: Mapping[str, Any]) -> list[A
 
     d, p = linear.loadings.shape
     if key == "pca" and linear.turn is None and not params["standardize"]:
-        # Our whitened loadings have the lengths 1/σ, where σ are the components' standard deviations.
-        # scikit-learn has loadings of length 1 and the variances σ².
+        # Our whitened loadings have the lengths 1/σ, where σ are the components' standard
+        # deviations. scikit-learn has loadings of length 1 and the variances σ².
         lengths = np.ones(p)
         if params["whiten"]:
             lengths = column_norms(linear.loadings)
@@ -214,8 +214,9 @@ def _discriminant_analysis(linear: Linear) -> Any:
         coefficients = coefficients[1:] - coefficients[:1]
         intercepts = intercepts[1:] - intercepts[:1]
 
-    # Fit a classifier to a few random numbers, because a fit sets scikit-learn's private attributes.
-    # Then replace its public attributes, and delete those that the projection does not have.
+    # Fit a classifier to a few random numbers, because a fit sets scikit-learn's private
+    # attributes. Then replace its public attributes, and delete those that the projection does not
+    # have.
     p = linear.n_components
     labels = np.repeat(np.arange(max(p, len(readout.labels)) + 1), 2)
     numbers = np.random.default_rng(0).normal(size=(len(labels), max(p, 1)))

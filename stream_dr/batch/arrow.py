@@ -290,8 +290,8 @@ def feature_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
 def prefix_features(batch: pa.RecordBatch, stream_features: Sequence[str], to_learn: bool) -> pa.RecordBatch:
     """Return a batch whose features of reserved names have the prefix `feature:`.
 
-    A column `weight` may be a feature, or have the weights of the rows. It is a feature, and becomes
-    `feature:weight`, if the stream has a feature `weight` and the batch has no column
+    A column `weight` may be a feature, or have the weights of the rows. It is a feature, and
+    becomes `feature:weight`, if the stream has a feature `weight` and the batch has no column
     `feature:weight`. Lists are not renamed, because no feature is a list.
 
     to_learn: True if the rows will be learned. SchemaMismatch is then raised instead of renaming,
@@ -621,8 +621,8 @@ def block_from_arrow(
         True if the rows will be learned. A column that could be either is then refused, because
         the model would learn wrong rows if the guess were wrong.
     """
-    # `prefix_features` renames a feature called `weight` to `feature:weight`. Without it, the column
-    # would be read as the rows' weights.
+    # `prefix_features` renames a feature called `weight` to `feature:weight`. Without it, the
+    # column would be read as the rows' weights.
     batch = _join_batches(batches)
     if stream_features:
         batch = prefix_features(batch, stream_features, to_learn)

@@ -300,8 +300,8 @@ def checked_footer_row_counts(arrow_file: memoryview, messages: list[Message]) -
     record batches and dictionaries. Raises SchemaMismatch if a column in the footer's schema has
     an unsupported type.
     """
-    # The footer has the offsets of messages in the file. `m.begin` is the offset of a message in the
-    # stream, which starts at byte 8 of the file.
+    # The footer has the offsets of messages in the file. `m.begin` is the offset of a message in
+    # the stream, which starts at byte 8 of the file.
     begin = _footer_offset(arrow_file)
     expected_dictionaries = [m.begin + 8 for m in messages if m.kind == _DICTIONARY]
     # `rows` has the number of rows (field 0 of a record batch) by offset, in order of offsets.
@@ -521,8 +521,8 @@ class _MessageChecker:
         if self.check_metadata(field, 6):
             kind = "of an extension type"
 
-        # Read up to two nested fields, because a supported type has at most one: a list has one, for
-        # its elements, and other types have none. The elements of a list are no lists.
+        # Read up to two nested fields, because a supported type has at most one: a list has one,
+        # for its elements, and other types have none. The elements of a list are no lists.
         inner = list(islice(field.vector_of_tables(5), 2))
         n_needed = 1 if kind in _LISTS else 0
         is_supported = kind in _SUPPORTED and len(inner) == n_needed
@@ -556,9 +556,9 @@ class _MessageChecker:
         self._parts += n_parts
         parts = "columns, counted in each record batch, and entries of metadata; send fewer"
         self._enforce_limit(self._parts, MAX_COLUMNS_AND_ENTRIES, parts)
-        # Each column, and each pair of key and value, takes at least 16 bytes plus its texts. If these
-        # sum to more than the bytes of the metadata, several of them refer to the same bytes. A few
-        # bytes could so be read as gigabytes.
+        # Each column, and each pair of key and value, takes at least 16 bytes plus its texts. If
+        # these sum to more than the bytes of the metadata, several of them refer to the same bytes.
+        # A few bytes could so be read as gigabytes.
         self._text_bytes += 16 * n_parts + n_text_bytes
         if self._text_bytes > self.metadata_bytes:
             raise MalformedInput("the Arrow schema refers to one of its parts more than once; write it anew.")
@@ -719,7 +719,8 @@ def _non_numeric_arrays(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]
     for number, field in enumerate(batch.schema):
         if field.type.id in _NUMERIC:
             continue
-        # Yield the column, and then the elements or the dictionary inside, as long as there are any.
+        # Yield the column, and then the elements or the dictionary inside, as long as there are
+        # any.
         array = batch.column(number)
         while True:
             yield field.name, array

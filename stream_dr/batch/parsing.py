@@ -236,8 +236,8 @@ def _targets_of_items(items: list[Any], allowed_kinds: Sequence[str], settled_ki
     if types <= {int}:
         return _targets_of_labels(items, settled_kind)
 
-    # Other integers, such as those of numpy, are labels too. A bool and a difference of times count as
-    # numbers in Python and numpy, but not here.
+    # Other integers, such as those of numpy, are labels too. A bool and a difference of times count
+    # as numbers in Python and numpy, but not here.
     are_numbers = types.isdisjoint({bool, np.timedelta64}) and all(issubclass(kind, numbers.Real) for kind in types)
     if are_numbers and all(issubclass(kind, numbers.Integral) for kind in types):
         return _targets_of_labels([int(v) for v in items], settled_kind)
@@ -327,7 +327,12 @@ def _is_float_table(rows: list[Any]) -> bool:
 
 
 def _targets_of_matrix(y: np.ndarray, settled_kind: str | None) -> Targets:
-    """Return the Targets of a 2-D array, which has numbers or 0 and 1 for labels."""
+    """Return the Targets of a matrix (rows, k).
+
+    Column j has the numbers to predict, or is 1 for rows with the label j and 0 for others.
+
+    settled_kind: kind of targets that the caller or an earlier batch has decided, or None.
+    """
     # numpy stores Decimals as objects (kind O). The comparison with 0 and 1 below needs numbers.
     # The kinds S and U are texts, and b, i, u and f are bools and numbers.
     if y.dtype == object and any(isinstance(v, Decimal) for v in y.flat):

@@ -126,10 +126,10 @@ class TableStream:
 def open_rows(X: Any) -> Any:
     """Return rows in one of the forms that the library reads.
 
-    Returned unchanged are arrays, lists, scipy matrices, pandas frames, Dask arrays and frames, Arrow
-    tables, TableStreams, and tables in the form for a feature map. Frames of other libraries become
-    Arrow tables. Lazy frames and Arrow streams become TableStreams. A single column of texts or
-    vectors becomes an Arrow table.
+    Returned unchanged are arrays, lists, scipy matrices, pandas frames, Dask arrays and frames,
+    Arrow tables, TableStreams, and tables in the form for a feature map. Frames of other libraries
+    become Arrow tables. Lazy frames and Arrow streams become TableStreams. A single column of texts
+    or vectors becomes an Arrow table.
 
     Any other object is returned unchanged, and refused when its rows are read. So is a single
     column of numbers, because its rows lack a second dimension.
@@ -167,7 +167,8 @@ def open_rows(X: Any) -> Any:
             return native
         return frame.to_arrow().select(frame.columns)
 
-    # Convert other objects with Arrow's interface. An object of known length is one table in memory.
+    # Convert other objects with Arrow's interface. An object of known length is one table in
+    # memory.
     is_stream = isinstance(X, ArrowStream)
     if isinstance(X, ArrowArray) or (is_stream and isinstance(X, Sized)):
         return pa.table(X)
@@ -344,8 +345,8 @@ def take_target_column(block: Block) -> Block:
     """Move the column that a block's `y` names to the targets.
 
     Returns a block without this column in X, and with the column as `y`. If `y` is not a string, or
-    X is not a table, the block is returned unchanged. Raises SchemaMismatch if X has no column named
-    `y`, and InvalidRows if it has two.
+    X is not a table, the block is returned unchanged. Raises SchemaMismatch if X has no column
+    named `y`, and InvalidRows if it has two.
     """
     y = block.y
     if not isinstance(y, str):

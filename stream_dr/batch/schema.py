@@ -104,8 +104,8 @@ class Schema(NamedTuple):
         TargetKindMismatch, InvalidTargets
             The batch has other targets than the stream.
         """
-        # Bring the block to the columns known so far. At the end, bring it to the columns of the new
-        # schema, which may have more.
+        # Bring the block to the columns known so far. At the end, bring it to the columns of the
+        # new schema, which may have more.
         block = self.conform(block)
         if block.table:
             schema = self._add_table(block.X)
@@ -222,7 +222,8 @@ class Schema(NamedTuple):
         layout: layout of the batch, "dense", "named" or "sparse".
         block: the first batch.
         """
-        # `stated` is the number of columns that the stream's settings declare, 0 if they declare none.
+        # `stated` is the number of columns that the stream's settings declare, 0 if they declare
+        # none.
         if self.stated and not block.sparse and block.features != self.stated:
             raise WidthMismatch(
                 f"batch has {block.features} features; {self.stated} are stated for this stream (by its first shards or "
@@ -258,8 +259,8 @@ class Schema(NamedTuple):
             )
 
         # `families` has the family of each column: "number", "date" or "text", "" if not known.
-        # `self.families` has those of a stream that is a table already. If it has the layout "named",
-        # all its columns are numbers. The rows decide the families that are not known.
+        # `self.families` has those of a stream that is a table already. If it has the layout
+        # "named", all its columns are numbers. The rows decide the families that are not known.
         families = dict.fromkeys(names, "")
         if self.layout == "named":
             families = dict.fromkeys(names, "number")

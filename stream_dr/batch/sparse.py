@@ -165,9 +165,10 @@ def _convert_to_csr(X: Any) -> "sp.csr_matrix":
     The indices are checked before the conversion. Raises InvalidIndex if the index arrays are not
     valid.
     """
-    # The results of `has_canonical_indices` are not used: it is called for the error that it raises.
-    # In CSC, columns take the place of rows, so the shape is reversed. BSR has indices of blocks.
-    # Other formats are converted to COO, which has a row index and a column index for each value.
+    # The results of `has_canonical_indices` are not used: it is called for the error that it
+    # raises. In CSC, columns take the place of rows, so the shape is reversed. BSR has indices of
+    # blocks. Other formats are converted to COO, which has a row index and a column index for each
+    # value.
     if X.format == "csc":
         has_canonical_indices(X, X.shape[::-1], "column")
     elif X.format == "bsr":

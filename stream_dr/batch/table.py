@@ -162,7 +162,8 @@ def drop_unused_texts(rows: pa.RecordBatch) -> pa.RecordBatch:
     """
     for i, (name, column) in enumerate(columns_by_name(rows).items()):
         if isinstance(column, pa.DictionaryArray):
-            # `used` are the codes of texts that some row has, and their positions are the new codes.
+            # `used` are the codes of texts that some row has, and their positions are the new
+            # codes.
             used = column.indices.unique().drop_null().sort()
             codes = pc.index_in(column.indices, used)
             texts = column.dictionary.take(used)

@@ -89,9 +89,9 @@ def encode_labels(column: pa.Array) -> tuple[tuple[Label, ...], np.ndarray]:
     """Return a column's distinct labels, and an int32 code for each value.
 
     The code is the index of the value's label, −1 for a null. If the column is already
-    dictionary-encoded, its codes are renumbered, because the dictionary may have unused, repeated or
-    null labels. The column is not decoded to plain strings, because a label of a megabyte in 10,000
-    rows would take 10 GB.
+    dictionary-encoded, its codes are renumbered, because the dictionary may have unused, repeated
+    or null labels. The column is not decoded to plain strings, because a label of a megabyte in
+    10,000 rows would take 10 GB.
 
     column: column of a type for which `is_label_type` is true.
     """
@@ -381,8 +381,8 @@ def select_entries(indptr: np.ndarray, row_indices: np.ndarray) -> tuple[np.ndar
     """
     counts = np.diff(indptr)[row_indices]
     taken = np.append(0, counts).cumsum()
-    # `taken` is the new indptr. The entries of selected row i lie shifts[i] places further on in the
-    # original arrays.
+    # `taken` is the new indptr. The entries of selected row i lie shifts[i] places further on in
+    # the original arrays.
     shifts = indptr[row_indices] - taken[:-1]
     return taken, np.repeat(shifts, counts) + np.arange(taken[-1])
 

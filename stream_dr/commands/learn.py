@@ -189,8 +189,9 @@ def _choose_default_model(
         first = next(blocks, None)
     if first is None:
         raise typer.BadParameter("the shards have no rows to choose a model by.", param_hint="--model")
-    # A table needs a feature map. For files, `feature_map_spec` is this map, and is added to the model
-    # when the files are learned. For shards, choose the map here, and add it to the model below.
+    # A table needs a feature map. For files, `feature_map_spec` is this map, and is added to the
+    # model when the files are learned. For shards, choose the map here, and add it to the model
+    # below.
     from_shards = first.table and not files
     if from_shards:
         feature_map_spec = suitable_map_spec(first.X, feature_map_spec)

@@ -63,8 +63,8 @@ class ProgressBar:
     """
 
     def __init__(self, title: str, total: int | None = None, unit: str = "rows") -> None:
-        # The texts in braces are filled by the fields that `show` sets. The bar is shown on terminals
-        # only, and needs a total above 0.
+        # The texts in braces are filled by the fields that `show` sets. The bar is shown on
+        # terminals only, and needs a total above 0.
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),

@@ -136,10 +136,11 @@ class ReadOptions(NamedTuple):
         All files are read as tables if one file has columns that are not numbers, or if the
         command has options of a feature map. Otherwise all files are read as rows of numbers.
         """
-        # The map spec has the key "map", and one more key for each option.
-        has_map_options = len(self.table_map_spec()) > 1
-        # The value None means that the first rows of a file decide.
-        read_as = self.with_options(raw=has_map_options or None)
+        # With raw=True, a file is read as a table. With None, its first rows decide. The map spec
+        # has the key "map", and one more key for each option of the user.
+        read_as = self.with_options(raw=None)
+        if len(self.table_map_spec()) > 1:
+            read_as = self.with_options(raw=True)
         paths = [path for path in sources if not self.reads_as_shards(path)]
         opened = {path: read_as.open_files_as_one([path]) for path in paths}
         if any(source.raw for source in opened.values()):

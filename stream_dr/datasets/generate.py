@@ -347,8 +347,8 @@ def _draw_thousand_rows(seed: int, thousand_index: int, targets: str) -> Block:
     """
     words = build_vocabulary()
     random = np.random.Generator(np.random.SFC64((seed, thousand_index)))
-    # A topic belongs to one of four main topics, such as CCAT. `main_topics` (rows,) has the index of
-    # the main topic of each row. All topics of row i are codes[indptr[i] : indptr[i + 1]].
+    # A topic belongs to one of four main topics, such as CCAT. `main_topics` (rows,) has the index
+    # of the main topic of each row. All topics of row i are codes[indptr[i] : indptr[i + 1]].
     main_topics, codes, indptr = _draw_row_topics(random, words)
     X = _draw_word_rows(random, words, codes, indptr)
 
@@ -362,11 +362,11 @@ def _draw_thousand_rows(seed: int, thousand_index: int, targets: str) -> Block:
 def _draw_row_topics(
     random: np.random.Generator, word_tables: WordAndTopicTables
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw the topics of 1,000 rows.
+    """Draw the topics of 1,000 rows, from a tree of topics with 4 roots (main topics).
 
     Returns three values:
 
-    - `top`: index in `TOP_SHARES` of the first main topic of each row.
+    - `top`: number, from 0 to 3, of the first main topic of each row.
     - `codes`: codes of the topics of row 0, then of row 1, and so on. The codes of a row ascend.
     - `indptr`: offsets in `codes`. The topics of row i are codes[indptr[i] : indptr[i + 1]].
 
@@ -455,8 +455,8 @@ def _weight_and_scale_words(row: np.ndarray, word: np.ndarray, idf: np.ndarray) 
     word: (words,), the drawn words. A row may have a word several times.
     idf: (47,236,), inverse document frequency of each word.
     """
-    # A key is a number of 32 bits that encodes a row and a word (below 2^16). Sorted keys have the order of
-    # CSR, and equal keys are counted. `new` has the indices at which another key begins.
+    # A key is a number of 32 bits that encodes a row and a word (below 2^16). Sorted keys have the
+    # order of CSR, and equal keys are counted. `new` has the indices at which another key begins.
     keys = np.sort(row << np.uint32(16) | word)
     differs = keys[1:] != keys[:-1]
     new = np.flatnonzero(np.concatenate([[True], differs]))

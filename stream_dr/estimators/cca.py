@@ -40,9 +40,8 @@ class CCA(TargetRegression, TwoStage):
 
     - Cxx (features, features) is the scatter of the centred rows, and γ is the ridge `gamma`.
     - Cyy (targets, targets) is the scatter of the centred targets. It is scaled to unit diagonal,
-      and eigenvalues up to 1e-10 of the largest are dropped. The paper prints YYᵀ of targets that
-      are not centred. Uncentred targets would give other directions if there are fewer components
-      than targets.
+      and eigenvalues up to 1e-10 of the largest are dropped. The paper [2S] does not centre the
+      targets, which gives other directions if there are fewer components than targets.
     - Cxy (features, targets) is the cross-scatter of rows and targets.
 
     With γ = 0, each eigenvalue λ is a squared canonical correlation, from 0 to 1.
@@ -56,11 +55,11 @@ class CCA(TargetRegression, TwoStage):
     CCA uses the targets' own components instead, so its predictions have another size. No ridge is
     added to Cyy.
 
-    Let d be the number of features and k the number of targets (labels or columns of numbers).
-    The state has O(d·(k + 2) + k²) numbers. Learning a row costs O(its entries × its labels). The
-    exact scatter adds d² numbers to the state and O(d²) to learning a row. Solving costs
-    O(d³ + d k² + k³), or O(d k² + k³) from the diagonal of Cxx. `refine` makes a solution from the
-    diagonal exact.
+    Let d be the number of features and k the number of targets (labels or columns of numbers). The
+    state has O(d·(k + 2) + k²) numbers. Learning a row costs O(its entries × its labels). The exact
+    scatter (the whole matrix Cxx, not only its diagonal) adds d² numbers to the state and O(d²) to
+    learning a row. Solving costs O(d³ + d k² + k³), or O(d k² + k³) if only the diagonal is stored.
+    The solution is then approximate, and `refine` makes it exact.
     """
 
     limit: ClassVar[str] = "there are at most as many as targets that do not follow from each other"
@@ -135,8 +134,9 @@ class CCA(TargetRegression, TwoStage):
         lengths = np.linalg.norm(u, axis=0)
         rotations: np.ndarray = B @ (u / np.where(lengths > 0, lengths, 1.0))
 
-        # So far, the squares of the projected targets sum to 1 over the rows. `weight` is the number
-        # of rows (each counted by its weight). Multiplied by its root, the variance becomes 1.
+        # So far, the squares of the projected targets sum to 1 over the rows. `weight` is the
+        # number of rows (each counted by its weight). Multiplied by its root, the variance becomes
+        # 1.
         if self.scaling == "unit":
             rotations = rotations * np.sqrt(moments.weight)
         # Sort the labels as in `classes_`.
@@ -155,8 +155,8 @@ class CCA(TargetRegression, TwoStage):
         """
         diagonal = np.diagonal(moments.target_scatter)
         # Use only targets that vary: their scatter (`diagonal`) is larger than its rounding error.
-        # The error depends on N, the weight of all rows, and on the target's mean m. Labels (0 or 1)
-        # are squared and then centred, with an error of some EPS N m². 8 is a safety factor.
+        # The error depends on N, the weight of all rows, and on the target's mean m. Labels (0 or
+        # 1) are squared and then centred, with an error of some EPS N m². 8 is a safety factor.
         if moments.labelled:
             varying_columns = diagonal > 8 * EPS * moments.weight * moments.target_mean**2
         # Numbers are centred and then squared, so their error is smaller. It follows from √N |m|.

@@ -74,13 +74,13 @@ class ClassMeans(LinearClassifier):
         eigenvalues: (q,), eigenvalues of the components.
         """
         # `offsets` (d features, classes) are the class means minus the mean of all rows, and
-        # `centres` (classes, q) are the offsets along the components. The features in `moments` were
-        # multiplied by `scale`, so the loadings are divided by it.
+        # `centres` (classes, q) are the offsets along the components. The features in `moments`
+        # were multiplied by `scale`, so the loadings are divided by it.
         offsets = moments.offsets
         centres = moments.project_offsets(loadings / moments.scale[:, None])
 
-        # The mean within-class variance is (total − between) / (N d). `total` and `between` are sums
-        # of squares over all rows and features, and N is the weight of all rows.
+        # The mean within-class variance is (total − between) / (N d). `total` and `between` are
+        # sums of squares over all rows and features, and N is the weight of all rows.
         total = float(moments.diagonal.sum())
         between = float((offsets**2).sum(axis=0) @ moments.label_weights)
         within = total - between

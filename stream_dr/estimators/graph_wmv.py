@@ -111,13 +111,15 @@ class GraphWMV(NeighbourhoodMethod):
         edge_laplacian = sp.diags_array(edges.degrees, format="csr") - edges.weights
         edge_factor = self.graph
 
-        # The second part is the Laplacian of the weights from labels. Y (sampled rows, classes) is 1
-        # at the class of each row. `codes` has the class of each row, −1 for a row without a label.
+        # The second part is the Laplacian of the weights from labels. Y (sampled rows, classes) is
+        # 1 at the class of each row. `codes` has the class of each row, −1 for a row without a
+        # label.
         labelled = np.flatnonzero(state.codes >= 0)
         classes = int(state.codes.max(initial=-1)) + 1
         entries = (labelled, state.codes[labelled])
         Y = sp.csr_array((np.ones(len(labelled)), entries), shape=(len(state.codes), classes))
-        # The weights are Y P Yᵀ, where P (classes, classes) has the weight of a pair by its classes.
+        # The weights are Y P Yᵀ, where P (classes, classes) has the weight of a pair by its
+        # classes.
         P = self.beta + (self.alpha - self.beta) * np.eye(classes)
         rows_per_class = np.asarray(Y.sum(axis=0)).ravel()
         label_degrees = Y @ (P @ rows_per_class)

@@ -169,17 +169,17 @@ def label_set_factors(
 
     HSL (hypergraph spectral learning) stores the sum (features,) of the rows of each distinct set
     of labels. The product of these sums (features, sets) and the result has a weighted sum of rows
-    for each label. Let n be the weight of all rows with a label of the set. The factor of the set
-    for this label is [mathematics §3]:
+    for each label. Let n_l be the weight of all rows with the label l. The factor of a set for its
+    label l is [mathematics §3]:
 
-    * 1/√g with "clique", where g is the sum of n over the set's labels,
-    * 1/(n √g) with "star", where g is the sum of 1/n over the set's labels.
+    * 1/√g with "clique", where g is the sum of n_k over all labels k of the set,
+    * 1/(n_l √g) with "star", where g is the sum of 1/n_k over all labels k of the set.
 
     The factor is 0 for labels outside the set. For example, the sets ((0,), (0, 1)) with the label
     weights (5, 1) have the factors ((1/√5, 0), (1/√6, 1/√6)) with "clique".
 
     label_sets: codes of each set's labels.
-    label_weights: (labels,), weight n of the rows with each label. Labels of weight 0 have the
+    label_weights: (labels,), weight n_l of the rows with each label l. Labels of weight 0 have the
         factor 0.
     laplacian: "clique" or "star".
     """

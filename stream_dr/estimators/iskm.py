@@ -146,8 +146,8 @@ class IncrementalSKM(MappedMethod[SKMState]):
         max_positive = vectors.shape[1]
         if self.a >= 1.0:
             max_positive = max(int(np.count_nonzero(counts)) - 1, 0)
-        # With keep="positive", also drop vectors shorter than a hundredth of the longest, which have
-        # an eigenvalue of about zero.
+        # With keep="positive", also drop vectors shorter than a hundredth of the longest, which
+        # have an eigenvalue of about zero.
         if self.keep == "positive":
             loadings, lengths = normalise_long_columns(vectors[:, :max_positive], min_relative_length=1e-2)
             return Linear(mean, loadings, lengths, "recurrence")

@@ -57,9 +57,9 @@ class LaplacianEigenmaps(Embedding, NeighbourhoodMethod):
     Components with 1 − λ ≤ 1e-6 are left out, because Nyström's formula cannot extend them to new
     rows. Labels are not used, because a new row has no label by which its edges could be chosen.
 
-    Learning a row costs O(1), or O(entries) if the row is sampled. Solving costs O(r³) for r sampled
-    rows, and transforming a row costs O(r · features). The state of dense rows takes 8 · r ·
-    features bytes.
+    Learning a row costs O(1), or O(entries) if the row is sampled. Solving costs O(r³) for r
+    sampled rows, and transforming a row costs O(r · features). The state of dense rows takes 8 · r
+    · features bytes.
     """
 
     _: KW_ONLY

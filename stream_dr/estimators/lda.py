@@ -97,8 +97,8 @@ class LDA(LinearClassifier, TwoStage):
     - Cxy (features, classes) is the cross-scatter of rows and class indicators.
     - n_j is the weight of the rows of class j.
 
-    Eigenvalues λ are from 0 to 1. With γ = 0 this is Fisher's LDA. With `shrinkage` = s, Cxx + γI is
-    replaced by (1 − s) Cxx + s (tr Sw / d) I.
+    Eigenvalues λ are from 0 to 1. With γ = 0 this is Fisher's LDA. With `shrinkage` = s, Cxx + γI
+    is replaced by (1 − s) Cxx + s (tr Sw / d) I.
 
     If only the diagonal of Cxx is stored (see `scatter`), `solution_` is "diagonal". The result is
     then an approximation, for which Cxx is replaced by its diagonal [mathematics §4]. `refine`
@@ -181,12 +181,13 @@ class LDA(LinearClassifier, TwoStage):
         loadings: (features, q), the q given directions.
         eigenvalues: (q,), their eigenvalues.
         """
-        # wᵀ B w = λ, so wᵀ E w = 1 − share·λ. Scale to wᵀ E w = 1, which a rotation does not change.
+        # wᵀ B w = λ, so wᵀ E w = 1 − share·λ. Scale to wᵀ E w = 1. A rotation does not change it.
         share = self.ridge_terms(moments)[0]
         unit = loadings / np.sqrt(np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE))
 
-        # The new B along these directions is the product of `deviations` (classes, q) transposed and
-        # `deviations`: the class means minus their mean by the priors, times roots of the priors.
+        # The new B along these directions is the product of `deviations` (classes, q) transposed
+        # and `deviations`: the class means minus their mean by the priors, times roots of the
+        # priors.
         priors = self._class_priors(moments)
         centres = moments.project_offsets(unit)
         deviations = np.sqrt(moments.weight * priors)[:, None] * (centres - priors @ centres)
@@ -194,7 +195,8 @@ class LDA(LinearClassifier, TwoStage):
         between = values**2
 
         # With wᵀ E w = 1 and the new wᵀ B w = between, wᵀ A w is 1 + share·between. So the new λ is
-        # between / (1 + share·between). Scale to wᵀ A w = 1: 1 − share·λ is 1 / (1 + share·between).
+        # between / (1 + share·between), and 1 − share·λ is 1 / (1 + share·between). Scale to
+        # wᵀ A w = 1.
         eigenvalues = between / (1.0 + share * between)
         return (unit @ rotation) * np.sqrt(1.0 - share * eigenvalues), eigenvalues
 
@@ -219,7 +221,8 @@ class LDA(LinearClassifier, TwoStage):
         eigenvalues: (q,), eigenvalues of the components.
         """
         # `class_means` (classes, q) are the class means minus their mean by the priors, along the
-        # components. `between` (q,) is the variance of the class means.
+        # components. `project_offsets` needs loadings without the factor `moments.scale`. `between`
+        # (q,) is the variance of the class means.
         priors = self._class_priors(moments)
         centres = moments.project_offsets(loadings / moments.scale[:, None])
         class_means = centres - priors @ centres
@@ -230,7 +233,7 @@ class LDA(LinearClassifier, TwoStage):
         # ridge. The component's eigenvalue λ is between / total.
         total = between / eigenvalues
         # The variance within classes is total − share·between, which is total·(1 − share·λ).
-        share = self.ridge_terms(moments)[0]
+        share, _ = self.ridge_terms(moments)
         variances = total * np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE)
         return gaussian_class_readout(moments, class_means, variances, priors)
 

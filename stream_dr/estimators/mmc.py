@@ -48,8 +48,8 @@ def scatter_sum_directions(
         floor = moments.rounding.eigenvalue_floor(moments.diagonal) / moments.weight
         scatter = moments.scatter / moments.weight
         vectors, values = scatter_sum_eigenpairs(G, between_weight, scatter, total_scatter_weight, floor)
-    # Only the diagonal is stored. Subtracted from Sb, it makes features of large scatter count less.
-    # Added to Sb, it would make the features of largest scatter the components.
+    # Only the diagonal is stored. Subtracted from Sb, it makes features of large scatter count
+    # less. Added to Sb, it would make the features of largest scatter the components.
     elif total_scatter_weight < 0.0:
         diagonal = moments.diagonal / moments.weight
         vectors, values = positive_scatter_sum_eigenpairs(G, between_weight, diagonal, total_scatter_weight)

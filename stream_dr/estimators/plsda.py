@@ -129,8 +129,8 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         # `full` is the state of all rows, and `folds` has the states of the folds that have rows.
         full, folds = aligned_folds(states_by_fold, "n_components")
         whole = self.moments(full)
-        # A rotation is the direction (features,) of a component. m is the number of rotations of all
-        # rows, and the largest number of components that is compared.
+        # A rotation is the direction (features,) of a component. m is the number of rotations of
+        # all rows, and the largest number of components that is compared.
         rotations, _ = self.rotations(whole, MAX_COMPARED_COMPONENTS)
         m = max(rotations.shape[1], 1)
 

@@ -169,10 +169,11 @@ class WMV(Refinable):
     def label_weight_factors(self, moments: Moments) -> Mapping[Label | None, float]:
         """Return the factor of each class's rows, by label.
 
-        `refine`, which reads the rows again, multiplies the rows' weights by these factors. The
-        key None is for rows without a label, if these are learned. Waiting labels, which have fewer
+        `refine`, which reads the rows again, multiplies the rows' weights by these factors. The key
+        None is for rows without a label, if these are learned. Waiting labels, which have fewer
         than `min_class_rows` rows, are not classes yet. If all classes have the same factor,
-        waiting labels have it, too. If not, they have no factor, and `refine` leaves out their rows.
+        waiting labels have it, too. If not, they have no factor, and `refine` leaves out their
+        rows.
         """
         # The factor of a row is the sum of the weights of its pairs.
         moments = self._with_unlabelled_class(moments)
@@ -311,8 +312,8 @@ class WMV(Refinable):
                 "scatter='exact' (dense rows), or choose a smaller alpha."
             )
 
-        # Find the eigenvectors of G Gᵀ + share · within, where G Gᵀ is `between` and share ≤ 0. With
-        # T = G Gᵀ − share · within, of which only the diagonal is used, the sum is 2 G Gᵀ − T.
+        # Find the eigenvectors of G Gᵀ + share · within, where G Gᵀ is `between` and share ≤ 0.
+        # With T = G Gᵀ − share · within, of which only the diagonal is used, the sum is 2 G Gᵀ − T.
         G = vectors * np.sqrt(np.maximum(between_values, 0.0))
         diagonal = np.einsum("ij,ij->i", G, G) - share * within
         loadings, values = positive_scatter_sum_eigenpairs(

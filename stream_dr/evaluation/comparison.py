@@ -439,7 +439,8 @@ def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
     if shrunk != params:
         choices.append((key, shrunk))
     # The keys stand for partial least squares (plsda), projection to class means, the supervised
-    # Kampong measure (skm), supervised random projections (srp) and a choice of informative features.
+    # Kampong measure (skm), supervised random projections (srp) and a choice of informative
+    # features.
     choices.append(("plsda", {"n_components": 10, **scaling}))
     if kind == "class":
         choices += [("class_means", scaling), ("skm", scaling), ("srp", {"n_components": 20, **scaling})]

@@ -211,7 +211,8 @@ class LabelScores:
         if n_labels > known:
             no_counts = np.zeros((n_labels - known, 3), np.int64)
             self._counts = np.vstack([self._counts, no_counts])
-            # Histograms of the scores of rows with the label (0), and of rows without the label (1).
+            # Histograms of the scores of rows with the label (0), and of rows without the label
+            # (1).
             new = np.zeros((2, n_labels - known, BINS), np.int64)
             # No earlier row had the new label. Its score for each earlier row counts as −1.
             new[1, :, 0] = self._rows

@@ -311,8 +311,8 @@ class RowSample:
             return
 
         # The reservoir cannot store rows of a table. It gets a row of zeros for each of them.
-        # `_tables` stores the table's rows whose numbers the reservoir has sampled. Rows are numbered
-        # from the start of the stream, and `_reservoir.rows` is the number of rows so far.
+        # `_tables` stores the table's rows whose numbers the reservoir has sampled. Rows are
+        # numbered from the start of the stream, and `_reservoir.rows` is the number of rows so far.
         rows_before = self._reservoir.rows
         self._reservoir.add(Block(np.zeros((block.rows, 1))))
         numbers = self.sampled_row_numbers()
@@ -672,9 +672,9 @@ class _Evaluation:
                 projection = estimator.solve(self._accumulators[name].freeze())
             self._projections[name] = projection
 
-            # A linear projection maps class means of rows to class means of projected rows. The kind
-            # "columns" returns the rows unchanged, so it is linear, too.
-            # If the projection is not linear, pass None. Probes then use means of projected rows.
+            # A linear projection maps class means of rows to class means of projected rows. The
+            # kind "columns" returns the rows unchanged, so it is linear, too. If the projection is
+            # not linear, pass None. Probes then use means of projected rows.
             Z = self._sample.project_sampled_rows(projection.apply)
             projected_means = None
             projected_others = None
@@ -691,8 +691,8 @@ class _Evaluation:
 
         The classifiers of projected rows are fitted on the sample.
         """
-        # `_sample_truth` has the label codes of each row by the row's index in the stream. Rows that
-        # do not stay in the sample are removed later, by `fit_classifiers`.
+        # `_sample_truth` has the label codes of each row by the row's index in the stream. Rows
+        # that do not stay in the sample are removed later, by `fit_classifiers`.
         truth = self._label_codes_by_row(block)
         self._sample_truth.update(enumerate(truth, self.rows))
         if self._schema.target_kind == "class" and self._settings.baseline:

@@ -382,8 +382,8 @@ def _argument_texts_changing_encoding(column: TableColumn) -> tuple[str, ...]:
     if not column.is_encoded:
         return ()
 
-    # `column.hashed` is the index of the first column of hashed categories, −1 if none is hashed. If
-    # some are, all could have their own column instead, and the other way round.
+    # `column.hashed` is the index of the first column of hashed categories, −1 if none is hashed.
+    # If some are, all could have their own column instead, and the other way round.
     drop = f"drop={named}"
     if kind == "category":
         option = "hash"

@@ -230,8 +230,8 @@ def matern(squared_distances: np.ndarray, gamma: float, nu: float) -> np.ndarray
     gamma: parameter γ. For ν → ∞ the kernel is the RBF kernel exp(−γ|x − x'|²).
     nu: smoothness ν.
     """
-    # For the distance d, let s = √(4νγ) d. The kernel is 2^(1−ν) / Γ(ν) · s^ν · K_ν(s), where K_ν is
-    # the modified Bessel function. Compute its logarithm, because the factors may overflow.
+    # For the distance d, let s = √(4νγ) d. The kernel is 2^(1−ν) / Γ(ν) · s^ν · K_ν(s), where K_ν
+    # is the modified Bessel function. Compute its logarithm, because the factors may overflow.
     s = np.sqrt(4.0 * nu * gamma * squared_distances)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         constant = (1.0 - nu) * np.log(2.0) - gammaln(nu)

@@ -199,10 +199,10 @@ class RandomFourier(FeatureMap):
         n_stream_features: number of features of the stream so far.
         names: not used.
         """
-        # Let ω be the D/2 columns of `omega` (features, D/2). The features of a row x are
-        # √(2/D) cos ωᵀx and √(2/D) sin ωᵀx.
-        # A row of `omega` belongs to a feature. X may have fewer features than the stream. Orthogonal
-        # frequencies depend on their number, so they are drawn for all features of the stream.
+        # Let ω be the D/2 columns of `omega` (features, D/2). The features of a row x are √(2/D)
+        # cos ωᵀx and √(2/D) sin ωᵀx. A row of `omega` belongs to a feature. X may have fewer
+        # features than the stream. Orthogonal frequencies depend on their number, so they are drawn
+        # for all features of the stream.
         n_features = X.shape[1]
         if self.orthogonal:
             n_features = n_stream_features

@@ -119,7 +119,8 @@ def dicts_to_sparse_rows(dicts: Sequence[Mapping[Hashable, Any]]) -> tuple[sp.cs
     becomes 0 or 1. A string value v of feature f becomes the feature "f=v" with value 1. Raises
     InvalidRows.
     """
-    # `column_of` has the column of each name so far. The other lists are the arrays of a CSR matrix.
+    # `column_of` has the column of each name so far. The other lists are the arrays of a CSR
+    # matrix.
     column_of: dict[str, int] = {}
     indptr = [0]
     indices: list[int] = []

@@ -122,12 +122,13 @@ class Landmarks(NamedTuple):
         n_features: number of features.
         max_landmarks: largest number of landmarks.
         """
-        # Of the first `seen` rows of the stream, `picked` were drawn. Some of them became landmarks.
-        # `factor` (m, m) is the Cholesky factor of the kernel matrix of the m landmarks.
+        # Of the first `seen` rows of the stream, `picked` were drawn. Some of them became
+        # landmarks. `factor` (m, m) is the Cholesky factor of the kernel matrix of the m landmarks.
         check_field_equals(self, "n_features", n_features)
         check_within(self, 0, ROW_COUNT_LIMIT, "seen", "picked")
-        # There are at most `max_landmarks` landmarks. If `factor` has more rows, its shape is refused.
-        # `picked` may be larger than m, because not every row that was drawn becomes a landmark.
+        # There are at most `max_landmarks` landmarks. If `factor` has more rows, its shape is
+        # refused. `picked` may be larger than m, because not every row that was drawn becomes a
+        # landmark.
         m = min(len(self.factor), max_landmarks)
         check_dtype_and_shapes(self, np.float64, factor=(m, m))
         check_finite_arrays(self, "factor")
@@ -279,7 +280,8 @@ class Nystroem(FeatureMap):
         landmarks: landmarks so far.
         block: the batch.
         """
-        # `landmarks.indices` is None if the landmarks are dense. Only sparse landmarks may get wider.
+        # `landmarks.indices` is None if the landmarks are dense. Only sparse landmarks may get
+        # wider.
         width = max(landmarks.n_features, block.features)
         if not self.draws_landmarks:
             if landmarks.indices is None and width > landmarks.n_features:
@@ -312,8 +314,8 @@ class Nystroem(FeatureMap):
         """
         from scipy.linalg import solve_triangular
 
-        # With the Cholesky factor L of the landmarks' kernel matrix (`landmarks.factor`), and a row's
-        # kernel values k with the n landmarks, the row's coordinates are L⁻¹ k.
+        # With the Cholesky factor L of the landmarks' kernel matrix (`landmarks.factor`), and a
+        # row's kernel values k with the n landmarks, the row's coordinates are L⁻¹ k.
         out = np.zeros((X.shape[0], self.max_landmarks))
         n = len(landmarks.factor)
         if n and X.shape[0]:

@@ -156,8 +156,8 @@ class Table(TableMap):
         n_input_columns: number of columns of the table.
         """
         # A table's column has at most `most` mapped columns, and one that marks missing values. A
-        # column of times has 7: the number, and sine and cosine of 3 cycles. A column of categories has
-        # one for each category, which may be more for columns in `one_hot`.
+        # column of times has 7: the number, and sine and cosine of 3 cycles. A column of categories
+        # has one for each category, which may be more for columns in `one_hot`.
         most = max(7, self.max_categories + self.n_hashed, self.n_words or 0)
         if self.one_hot:
             most = max(most, MOST_ONE_HOT)
@@ -500,8 +500,8 @@ def count_unseen_by_row(table_map: TableMap, state: TableState, rows: pa.RecordB
         if column is None and not isinstance(table_map, Text):
             counts += ~column_values(values).missing
         elif column is not None and column.kind in ("category", "text"):
-            # `texts.labels` are the distinct texts, and `texts.values` has the index of each row's text.
-            # `unseen` counts the unseen words or categories of each distinct text.
+            # `texts.labels` are the distinct texts, and `texts.values` has the index of each row's
+            # text. `unseen` counts the unseen words or categories of each distinct text.
             texts = table_columns.read_column(column, rows)
             unseen = table_columns.count_unseen(column, texts.labels, table_map)
             counts += unseen[texts.values] * ~texts.missing
@@ -570,8 +570,8 @@ def can_unlearn_exactly(feature_map: FeatureMap | None, state: TableState | None
         return True
     if state.mixed:
         return False
-    # `present` counts the rows with a value in the column. SIZES has the kinds of numbers and dates,
-    # whose missing values are filled.
+    # `present` counts the rows with a value in the column. SIZES has the kinds of numbers and
+    # dates, whose missing values are filled.
     for column in state.columns:
         has_gaps = column.present < state.rows
         if feature_map.impute == "mean" and column.kind in SIZES and has_gaps:
@@ -603,8 +603,8 @@ def merge_table_states(table_map: TableMap, a: TableState, b: TableState) -> tup
         extra = min(set(columns_of_b) ^ set(a.names))
         raise CannotMerge(f"only one of the states has a column {extra!r}: learn both with the same columns.")
 
-    # Merge the columns by name. `mixed` is True if a category may be hashed in one of the tables, but
-    # have a mapped column of its own in the other.
+    # Merge the columns by name. `mixed` is True if a category may be hashed in one of the tables,
+    # but have a mapped column of its own in the other.
     new_index = np.zeros(b.width, dtype=np.int64)
     columns = []
     mixed = a.mixed or b.mixed
@@ -613,7 +613,8 @@ def merge_table_states(table_map: TableMap, a: TableState, b: TableState) -> tup
         different = column.kind == "category" and set(column.categories) != set(other.categories)
         hashed = column.hashed >= 0 or other.hashed >= 0
         mixed |= different and hashed
-        # `places` has the index after the merge by the index in b, for the mapped columns of `other`.
+        # `places` has the index after the merge by the index in b, for the mapped columns of
+        # `other`.
         column, places, width = table_columns.merge_column_statistics(column, other, table_map, width)
         new_index[list(places)] = list(places.values())
         columns.append(column)

@@ -316,8 +316,9 @@ class TableColumn(NamedTuple):
     def mapped_column_indices(self, table_map: TableMap) -> np.ndarray:
         """Return the mapped columns that encode this column.
 
-        Mapped columns are the columns of numbers that the map returns. The result has their indices (int64). It
-        includes the columns of hashed categories and the column that marks missing values.
+        Mapped columns are the columns of numbers that the map returns. The result has their indices
+        (int64). It includes the columns of hashed categories and the column that marks missing
+        values.
         """
         indices = self.places.tolist()
         if self.hashed >= 0:
@@ -378,9 +379,9 @@ def update_column_statistics(
 ) -> tuple[TableColumn, int]:
     """Return a column with a batch's values added or removed.
 
-    Mapped columns are the columns of numbers that the map returns. New categories may need new mapped columns. So
-    the new number of mapped columns is returned, too. Raises CannotUnlearn if more values would
-    be removed than were learned.
+    The new number of mapped columns is returned, too. Mapped columns are the columns of numbers
+    that the map returns. New categories may need new ones. Raises CannotUnlearn if more values
+    would be removed than were learned.
 
     values: values of the batch, converted to the kind of the column by `read_column`.
     table_map: the map.
@@ -405,11 +406,12 @@ def update_column_statistics(
     if column.kind == "category":
         return _update_category_statistics(column, values, table_map, width_so_far, sign)
     if column.kind == "text":
-        # `labels` are the distinct texts of the batch, and `values` has the index of each row's text.
-        rows_of_text = np.bincount(values.values[~is_missing], minlength=len(values.labels))
+        # `labels` are the distinct texts of the batch, and `values` has the index of each row's
+        # text. `has_word` (texts, words) tells which texts have which words.
+        rows_with_text = np.bincount(values.values[~is_missing], minlength=len(values.labels))
         has_word = count_hashed_words(column.words(table_map), values.labels) != 0
-        documents = (has_word.T @ rows_of_text).astype(np.int64)
-        return column._replace(counts=column.counts + sign * documents), width_so_far
+        rows_with_word = (has_word.T @ rows_with_text).astype(np.int64)
+        return column._replace(counts=column.counts + sign * rows_with_word), width_so_far
 
     # A column without values has exactly the sum 0, without rounding errors of removed values.
     total = 0.0
@@ -447,10 +449,11 @@ def encode_values_as_entries(column: TableColumn, values: ColumnValues, table_ma
 
 
 def _category_entries(column: TableColumn, values: ColumnValues, table_map: TableMap) -> Entries:
-    """Return an entry 1 for each row whose category has a mapped column.
+    """Return the entries of a sparse matrix that encode a column's categories.
 
-    Entries are the row indices, column indices and values of a sparse matrix. Mapped columns are
-    its columns, which encode the table's columns.
+    The matrix has the rows of the batch, and the columns of numbers that encode the table (mapped
+    columns). Entries are row indices, column indices and values. A row has an entry 1 in the column
+    of its category, and no entry if the category has no column.
     """
     # `labels` are the distinct categories of the batch, and `values` has the index of each row's.
     places = category_places(column, values.labels, table_map)[values.values]
@@ -489,8 +492,8 @@ def _number_entries(column: TableColumn, values: ColumnValues, table_map: TableM
     filled = np.where(missing, fill, values.values)
     parts = [(every, np.full(len(every), column.places[0]), filled)]
 
-    # The other mapped columns are pairs, the sine and cosine of each cycle of a date (year, week, …).
-    # Values are years since 2000. `date` is in days since 1970. A year has _YEAR days, and
+    # The other mapped columns are pairs, the sine and cosine of each cycle of a date (year, week,
+    # …). Values are years since 2000. `date` is in days since 1970. A year has _YEAR days, and
     # _EPOCH is the number of days from 1970 to 2000. A missing date has no cycles.
     at = np.flatnonzero(~missing)
     date = values.values[at] * _YEAR + _EPOCH
@@ -505,9 +508,9 @@ def _number_entries(column: TableColumn, values: ColumnValues, table_map: TableM
 def category_places(column: TableColumn, categories: tuple[str, ...], table_map: TableMap) -> np.ndarray:
     """Return the index of the mapped column that encodes each category.
 
-    Codes of rows are indices into the result (categories + 1,). An unknown category has the index of
-    a column that hashed categories share, or −1 if there is none. The last entry is −1, for missing
-    values, whose code −1 selects it.
+    Codes of rows are indices into the result (categories + 1,). An unknown category has the index
+    of a column that hashed categories share, or −1 if there is none. The last entry is −1, for
+    missing values, whose code −1 selects it.
 
     column: statistics of a table column.
     categories: categories of the rows to map.
@@ -557,9 +560,9 @@ def mapped_names_by_index(column: TableColumn, table_map: TableMap) -> dict[int,
     Mapped columns are the columns of numbers that the map returns. The result is a dict from their
     indices to their names.
     """
-    # `places` are the indices of the mapped columns that encode values. `hashed` is the index of the
-    # first mapped column of hashed categories. `missing` is the index of the mapped column that is 1
-    # where the value is missing. Both are −1 if there is no such column.
+    # `places` are the indices of the mapped columns that encode values. `hashed` is the index of
+    # the first mapped column of hashed categories. `missing` is the index of the mapped column that
+    # is 1 where the value is missing. Both are −1 if there is no such column.
     name = column.name
     places = column.places.tolist()
     if column.kind == "category":

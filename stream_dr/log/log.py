@@ -299,8 +299,8 @@ class LogReader:
             for event in index.events(condition, values, bodies.read):
                 size += len(event.body)
                 if not event.intact:
-                    # A rewrite stores the new body elsewhere, and does not wait for readers before it
-                    # overwrites the old bytes. Read the event as the index has it now.
+                    # A rewrite stores the new body elsewhere, and does not wait for readers before
+                    # it overwrites the old bytes. Read the event as the index has it now.
                     with self._index_view() as now, BodyReader(now.file) as new_bodies:
                         event = next(now.events("position = ?", (event.position,), new_bodies.read), event)
                 events.append(event)

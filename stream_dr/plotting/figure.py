@@ -181,14 +181,15 @@ def component_spread_or_none(model: Any) -> ComponentSpread | None:
 def projection_array(model: Any, array_name: Literal["loadings", "eigenvalues"]) -> np.ndarray | None:
     """Return the loadings or the eigenvalues of a model.
 
-    The result is None if the model does not have the array. Estimators of scikit-learn have the
-    arrays under other names (`components_`, `explained_variance_`), which are used, too.
+    The result is None if the model does not have the array.
 
     model: fitted estimator or projection.
     array_name: name of the array to return.
     """
-    # `components_` is (components, features), and loadings are (features, components).
+    # If the model has a feature map, the arrays are those of the projection of mapped rows.
     values = getattr(unmapped_projection(model), array_name, None)
+    # Estimators of scikit-learn have other names for the arrays. Their `components_` are
+    # (components, features), and loadings are (features, components).
     if values is None and array_name == "eigenvalues":
         values = getattr(model, "explained_variance_", None)
     elif values is None and hasattr(model, "components_"):

@@ -135,7 +135,8 @@ class Recorder:
         last = self._directory.position
         progress = {}
         for model in list(self._directory.models.values()):
-            # Rows per second are not computed after a very short time, when they would be inaccurate.
+            # Rows per second are not computed after a very short time, when they would be
+            # inaccurate.
             rate = round(rows_learned.get(model.id, 0) / seconds, 1) if seconds > PROGRESS_EVERY / 2 else None
             scores = {name: value for name, value in self._scores(model).items() if name not in _LONG}
             progress[model.name] = {

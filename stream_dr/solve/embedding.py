@@ -194,17 +194,18 @@ class Eigenmap(NamedTuple):
         squared_distances = np.where(squared_distances > 0, squared_distances, np.inf)
 
         # An edge has 2 ends if a new row and a landmark are neighbours of each other, 1 if only one
-        # is a neighbour of the other. The row is a landmark's neighbour within the landmark's radius.
-        # Nearest landmarks are neighbours of the row. A graph with one given radius has none of them.
+        # is a neighbour of the other. The row is a landmark's neighbour within the landmark's
+        # radius. Nearest landmarks are neighbours of the row. A graph with one given radius has
+        # none of them.
         ends = (squared_distances <= self.radii).astype(np.float64)
         if self.neighbours:
             near = np.argpartition(squared_distances, self.neighbours - 1, axis=1)[:, : self.neighbours]
             ends[np.arange(len(ends))[:, None], near] += 1.0
 
-        # An edge of two ends has weight 1, and an edge of one end has weight `one_sided` (0.5 or 1, by
-        # the rule of the graph). With a heat kernel (temperature t > 0), the weight is multiplied by
-        # exp(−d²/t) for the distance d. A row's smallest d² is subtracted first, so that not all
-        # weights underflow to 0. This changes no weighted mean.
+        # An edge of two ends has weight 1, and an edge of one end has weight `one_sided` (0.5 or 1,
+        # by the rule of the graph). With a heat kernel (temperature t > 0), the weight is
+        # multiplied by exp(−d²/t) for the distance d. A row's smallest d² is subtracted first, so
+        # that not all weights underflow to 0. This changes no weighted mean.
         edges = np.minimum(self.one_sided * ends, 1.0)
         if self.temperature:
             nearest = squared_distances.min(axis=1, keepdims=True)

@@ -350,7 +350,8 @@ def as_landmarks(rows: Rows) -> SampledLandmarks:
     """
     # A new row counts as equal to a landmark if its distance is at most 1e-10 of the landmarks'
     # typical distance from their centre, the medians of the columns. The limit is not 0, because a
-    # feature map may return one row with different last digits. Distances are squared: 1e-10² = 1e-20.
+    # feature map may return one row with different last digits. Distances are squared: 1e-10² =
+    # 1e-20.
     n_features = rows.shape[1]
     medians = np.zeros(n_features)
     equal_squared_distance = 0.0

@@ -184,7 +184,8 @@ def place_previous_features(previous: Projection, projection: Projection) -> np.
     old = _mapped_column_names(previous)
     new = _mapped_column_names(projection)
     if old is None or new is None:
-        # Without names, a feature has the same index in both. Only linear projections have loadings.
+        # Without names, a feature has the same index in both. Only linear projections have
+        # loadings.
         linear = linear_part_or_none(previous)
         n_features = 0 if linear is None else len(linear.loadings)
         return np.arange(n_features)

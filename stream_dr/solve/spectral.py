@@ -166,8 +166,9 @@ def _singular_pairs_by_gram(matrix: np.ndarray) -> LeftSingularPairs | None:
     if roots[-1] > 0.1 * roots[0]:
         return LeftSingularPairs(left, roots)
 
-    # The matrix is left diag(roots) Vᵀ with orthogonal V. Small singular values have lost digits, so
-    # `left` is only nearly orthogonal. Its inner products are L Lᵀ (`lower`): left L⁻ᵀ is orthogonal.
+    # The matrix is left diag(roots) Vᵀ with orthogonal V. Small singular values have lost digits,
+    # so `left` is only nearly orthogonal. Its inner products are L Lᵀ (`lower`): left L⁻ᵀ is
+    # orthogonal.
     lower = np.linalg.cholesky(left.T @ left)
     # The matrix is also (left L⁻ᵀ) (Lᵀ diag(roots)) Vᵀ. The middle factor is u diag(s) vᵀ, so the
     # matrix has the singular values s and the left singular vectors left L⁻ᵀ u.
@@ -277,8 +278,9 @@ def _column_extremes(extreme: np.ufunc, array: np.ndarray) -> np.ndarray:
         return np.asarray(extreme.reduce(array, axis=0))
 
     # numpy reduces short rows slowly, so several rows are first joined into one long row of about
-    # 256 entries. For example, take 7 rows of 2 columns, joined by 3. 6 rows make 2 long rows (2, 6).
-    # Their extremes (6,) are 3 rows (3, 2), which are compared with the 1 row that is left over.
+    # 256 entries. For example, take 7 rows of 2 columns, joined by 3. 6 rows make 2 long rows (2,
+    # 6). Their extremes (6,) are 3 rows (3, 2), which are compared with the 1 row that is left
+    # over.
     joined = min(rows, max(1, 256 // columns))
     in_long_rows = rows // joined * joined
     long_rows = array[:in_long_rows].reshape(-1, joined * columns)
@@ -336,8 +338,9 @@ def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     matrix: (m, n), m ≥ n.
     """
-    # `smallest` is from 0 (dependent columns) to 1 (orthogonal columns). It is the smallest diagonal
-    # entry of R, if columns are first scaled to length 1. Far from 0, one factorisation is enough.
+    # `smallest` is from 0 (dependent columns) to 1 (orthogonal columns). It is the smallest
+    # diagonal entry of R, if columns are first scaled to length 1. Far from 0, one factorisation is
+    # enough.
     first = _cholesky_qr(matrix)
     if first is None:
         return np.linalg.qr(matrix)
@@ -438,13 +441,14 @@ class Rounding(NamedTuple):
         target_norm: Frobenius norm of the targets before centring.
         diagonal: (features,), sum of squared deviations of each feature from its mean.
         """
-        # `spread` is the features' deviation from their means. `offset` is √N · |mean| of the N rows,
-        # their distance from zero. SUM_ERROR is the relative error of long sums, 8 a safety margin.
+        # `spread` is the features' deviation from their means. `offset` is √N · |mean| of the N
+        # rows, their distance from zero. SUM_ERROR is the relative error of long sums, 8 a safety
+        # margin.
         spread = float(np.sqrt(diagonal.sum()))
         offset = float(np.abs(self.shift).max(initial=0.0))
-        # `lost` is the share of the scatter that is rounding error of unlearned rows. So the scatter
-        # was lost / EPS times as large with these rows, and the spread √(lost / EPS) times. EPS of
-        # the former spread is an error that remains.
+        # `lost` is the share of the scatter that is rounding error of unlearned rows. So the
+        # scatter was lost / EPS times as large with these rows, and the spread √(lost / EPS) times.
+        # EPS of the former spread is an error that remains.
         relative_error = SUM_ERROR + 8 * np.sqrt(EPS * self.lost)
         scale = relative_error * spread + 8 * EPS * offset
         # With the unlearned rows, the norm of the targets was `cancelled` (≥ 1) times as large.
@@ -460,8 +464,8 @@ class Rounding(NamedTuple):
         diagonal: (features,), sum of squared deviations of each feature from its mean.
         """
         # A feature's own error grows with its deviations from its mean, as if all the features that
-        # vary had the same deviations. It also grows with its distance from zero, `shift` = √N·|mean|
-        # of N rows. SUM_ERROR is the relative error of long sums, 8 a safety margin.
+        # vary had the same deviations. It also grows with its distance from zero, `shift` =
+        # √N·|mean| of N rows. SUM_ERROR is the relative error of long sums, 8 a safety margin.
         varying = np.count_nonzero(self.varying_columns(diagonal))
         own = SUM_ERROR * np.sqrt(varying * diagonal) + 8 * EPS * np.abs(self.shift)
         # All features share the error of unlearned rows. `lost` is the share of the scatter that is
@@ -509,8 +513,8 @@ class Rounding(NamedTuple):
         _, values, combinations = thin_svd(cross_sums[varying_columns] / cross_sum_noise[:, None])
 
         # Row i of `combinations` (r, k) is combination i of the targets, and value i its size. The
-        # noise is that of targets of norm 1, so a combination of only rounding error has at most the
-        # size `target_norm`. The second limit is the error of the decomposition itself.
+        # noise is that of targets of norm 1, so a combination of only rounding error has at most
+        # the size `target_norm`. The second limit is the error of the decomposition itself.
         svd_error = EPS * max(cross_sums.shape) * float(values.max(initial=0.0))
         real = values > max(target_norm, svd_error)
         if real.sum() == cross_sums.shape[1]:

@@ -190,7 +190,8 @@ def orthonormal_outside_basis(columns: np.ndarray, basis: np.ndarray) -> np.ndar
     columns: (features, k), k columns.
     basis: (features, m), m orthonormal vectors.
     """
-    # Scale the columns to length 1, so that _NOISE is a relative size. Columns of zeros are dropped.
+    # Scale the columns to length 1, so that _NOISE is a relative size. Columns of zeros are
+    # dropped.
     size = np.linalg.norm(columns, axis=0)
     rest: np.ndarray = columns[:, size > 0] / size[size > 0]
 
@@ -231,8 +232,8 @@ class ScatterProduct:
     def __init__(
         self, mean: np.ndarray, columns: np.ndarray, scale: np.ndarray | None = None, threads: int = 1
     ) -> None:
-        # With scale s and scatter A, the scaled scatter is diag(s) A diag(s). Multiply the columns by
-        # s here, and the product by s in `result`.
+        # With scale s and scatter A, the scaled scatter is diag(s) A diag(s). Multiply the columns
+        # by s here, and the product by s in `result`.
         if scale is not None:
             columns = columns * scale[:, None]
         columns = np.ascontiguousarray(columns)

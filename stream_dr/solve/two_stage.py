@@ -264,9 +264,9 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
         return None
 
     # `noise` is the relative rounding error of the correlation matrix (scaled scatter, no ridge).
-    # It comes from rows far from zero (`shift` is √N times their mean) and from unlearning (`lost`).
-    # A reciprocal condition number above `certain` means full rank in spite of rounding errors.
-    # The factor 1,000 is a safety margin.
+    # It comes from rows far from zero (`shift` is √N times their mean) and from unlearning
+    # (`lost`). A reciprocal condition number above `certain` means full rank in spite of rounding
+    # errors. The factor 1,000 is a safety margin.
     noise = EPS * float((rounding.shift / np.sqrt(diagonal)).max()) + rounding.lost
     certain = 1e3 * max(d * EPS, noise)
     is_well_conditioned = reciprocal >= WELL_CONDITIONED + certain

@@ -165,10 +165,10 @@ class ColumnRoles(NamedTuple):
         return [name for name in (self.id, self.label, self.label_set_column(schema)) if name is not None]
 
     def numeric_target_columns(self, schema: pa.Schema) -> tuple[str, ...]:
-        """Return the names of target and weight columns with numbers.
+        """Return the names of the columns of numbers to predict, and of weights.
 
-        These are the columns of `labels` (with 0 and 1), of `target` and of `weight`. The column
-        of `label` is not included, because its values may be texts.
+        Columns of 0 and 1, which tell which labels a row has, are included, too. A column with the
+        rows' labels is not, because its values may be texts.
 
         schema: Arrow types of the columns.
         """
@@ -261,8 +261,8 @@ def split_batches_into_blocks(
             # Arrow has built the batches of a text file itself, so they are valid.
             if raise_with_line is None:
                 batch.validate(full=True)
-            # `raw` is True if the features keep their types, and False if they are read as numbers. If
-            # the caller has not decided it (None), the first batch does, for all later batches.
+            # `raw` is True if the features keep their types, and False if they are read as numbers.
+            # If the caller has not decided it (None), the first batch does, for all later batches.
             roles = roles._replace(raw=must_read_as_table(batch, features, roles))
             for start in range(0, batch.num_rows, rows_per_block):
                 part = batch.slice(start, rows_per_block)
@@ -347,9 +347,9 @@ def _role_numbers(batch: pa.RecordBatch, column_names: Sequence[str]) -> np.ndar
 def must_read_as_table(first_batch: pa.RecordBatch, feature_names: Sequence[str] | None, roles: ColumnRoles) -> bool:
     """Return True if features must be read as a table.
 
-    False is returned if the features are read as a matrix of numbers. `roles.raw` decides. If
-    `roles.raw` is None, the first rows decide. A matrix needs features that are all numbers
-    without missing values.
+    False is returned if the features are read as a matrix of numbers. `roles.raw` has the answer
+    if the user has decided it. If not, it is None, and the first rows decide. A matrix needs
+    features that are all numbers without missing values.
 
     first_batch: first rows of the file.
     feature_names: names of the feature columns. None if the file has the columns of a shard, which
@@ -496,8 +496,8 @@ def split_labels(column: pa.Array, column_name: str, separator: str | None) -> p
                 raise SchemaMismatch(message, row=row, column=column_name)
         sets.append(labels)
 
-    # JSON lists may have texts or numbers, whose type Arrow infers (None). It cannot if all lists are
-    # empty. They are then lists of texts, as texts with a separator are.
+    # JSON lists may have texts or numbers, whose type Arrow infers (None). It cannot if all lists
+    # are empty. They are then lists of texts, as texts with a separator are.
     are_texts = separator is not None or not any(sets)
     arrow_type = pa.list_(pa.string()) if are_texts else None
     try:

@@ -155,7 +155,8 @@ def read_csv(
     code_columns = roles.code_columns(file.first.schema)
     types = choose_column_types(file.first, features, roles) | dict.fromkeys(code_columns, pa.string())
 
-    # The last column is read even if it is dropped: after an open quote it has the rest of the file.
+    # The last column is read even if it is dropped: after an open quote it has the rest of the
+    # file.
     columns = [name for name in file.names if name not in roles.drop or name == file.names[-1]]
     types.setdefault(columns[-1], pa.string())
 
@@ -187,8 +188,8 @@ class CsvFile:
     def __init__(self, path: FileName, form: CsvFormat) -> None:
         self.path = str(path)
         self.form = form
-        # `record` has the fields of the first record, `number` is the line at which it ends.
-        # The first record is the header with the column names, unless the user has said that there is
+        # `record` has the fields of the first record, `number` is the line at which it ends. The
+        # first record is the header with the column names, unless the user has said that there is
         # none (`form.header` is False).
         number, record = next(self._read_records(), (1, []))
         self.names = self._parse_column_names(record, number)

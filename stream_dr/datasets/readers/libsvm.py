@@ -128,8 +128,8 @@ def _parse_all_lines(lines: Lines, pair_offsets_in_data: np.ndarray, index_base:
     index_base: number of the first column in the file, 0 or 1.
     min_width: minimum number of columns of the matrix.
     """
-    # A token is a run of bytes other than blanks and colons. `edges` are the offsets at which tokens
-    # start and end, in turn.
+    # A token is a run of bytes other than blanks and colons. `edges` are the offsets at which
+    # tokens start and end, in turn.
     text = _blank_all_but_pairs(lines, pair_offsets_in_data)
     in_token = (text > SPACE) & (text != COLON)
     edges = np.flatnonzero(np.diff(in_token, prepend=False, append=False))

@@ -82,8 +82,8 @@ class DocumentTopics:
         document_numbers: numbers of the documents, (rows,) int64. A document that is not in the
             topics file has no target.
         """
-        # Entry i of the arrays says that the document _documents[i] has the topic _codes[i]. They are
-        # sorted by document, so the topics of a document are the entries low to high − 1.
+        # Entry i of the arrays says that the document _documents[i] has the topic _codes[i]. They
+        # are sorted by document, so the topics of a document are the entries low to high − 1.
         low = np.searchsorted(self._documents, document_numbers, side="left")
         high = np.searchsorted(self._documents, document_numbers, side="right")
         counts = high - low

@@ -492,8 +492,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         labels = ""
         if learned.labels:
             labels = f" and {len(learned.labels)} labels"
-        # Level 4 is the line that calls `fit` or `transform`. Levels 2 and 3 are `_fit` and `fit`, or
-        # `transform` and the function in which scikit-learn wraps it.
+        # Level 4 is the line that calls `fit` or `transform`. Levels 2 and 3 are `_fit` and `fit`,
+        # or `transform` and the function in which scikit-learn wraps it.
         warnings.warn(
             f"{type(self).__name__} has {n_available} components, not the n_components={self.n_components} asked "
             f"for: {self.limit} (so far {learned.rows} rows of {learned.n_features} features{labels}). transform answers "

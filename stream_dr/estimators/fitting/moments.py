@@ -208,8 +208,9 @@ class Moments(NamedTuple):
         cross_sums: (features, k), products of features and k targets, summed over the rows.
         target_norm: Frobenius norm of the targets (rows, k), which limits the rounding errors.
         """
-        # Remove features, and then orthogonal combinations of targets, that are only rounding error.
-        # Orthogonal combinations of columns have the same left singular vectors and singular values.
+        # Remove features, and then orthogonal combinations of targets, that are only rounding
+        # error. Orthogonal combinations of columns have the same left singular vectors and singular
+        # values.
         cleared = self.clear_noisy_features(cross_sums, target_norm)
         significant = self.significant_cross_sum_combinations(cleared, target_norm)
 

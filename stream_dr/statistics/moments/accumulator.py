@@ -373,7 +373,8 @@ class MomentAccumulator(AccumulatorBase):
         row_weights: (rows,) weights of these rows. Under decay they are divided by the same number
             as the stored sums.
         """
-        # Add the targets of the rows to their sums. Centred sums need the mean of the earlier targets.
+        # Add the targets of the rows to their sums. Centred sums need the mean of the earlier
+        # targets.
         encoded = batch.encoded
         if encoded is not None and stop - start < len(batch.weights):
             encoded = slice_encoded_rows(encoded, start, stop)
