@@ -170,13 +170,15 @@ class LDA(LinearClassifier, TwoStage):
         return self._rotate_by_priors(loadings, eigenvalues, moments)
 
     def _rotate_by_priors(self, loadings: np.ndarray, eigenvalues: np.ndarray, moments: Moments) -> Directions:
-        """Return directions and eigenvalues in which classes count by priors.
+        """Return directions and eigenvalues for the class priors of the user.
 
-        The given directions w and eigenvalues λ solve B w = λ A w with wᵀ A w = 1. B is the scatter
-        between classes, in which classes count by their shares of the rows. A = share·B + E is the
-        matrix that LDA inverts. E is the scatter within classes with the ridge, and share is 1, or
-        1 − shrinkage. Priors change B, and so A, but not E. The new directions are linear
-        combinations of the given ones.
+        Without these priors, a class counts by its part of the rows. The directions w and
+        eigenvalues λ for this case are given. They solve B w = λ A w with wᵀ A w = 1:
+
+        - B is the scatter between classes, and E the scatter within classes with the ridge.
+        - A = share·B + E is the matrix that LDA inverts. share is 1, or 1 − shrinkage.
+
+        Priors change only B. The new directions are linear combinations of the given ones.
 
         loadings: (features, q), the q given directions.
         eigenvalues: (q,), their eigenvalues.
