@@ -696,7 +696,7 @@ def refine_steps(
     resume: state of an earlier refine to continue from. None: start from the projection `guess`.
     feature_names: names of the features, if the rows have named columns.
     progress: function that receives the number of the pass and the number of rows read so far.
-    guess: approximate projection, used only without `resume`. None: start without it.
+    guess: earlier projection in whose span the solver starts, or None.
     n_threads: number of threads that multiply rows.
     compute_pass_sums: function that computes the sums of a pass, instead of reading `source`.
     """
