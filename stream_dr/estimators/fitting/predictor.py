@@ -299,8 +299,8 @@ class TargetRegression(Predictor):
         loadings: (features, p), loadings of p components.
         eigenvalues: (p,), eigenvalues of the components.
         """
-        # `loadings` are for features x, and the moments are of scaled features x·scale. Both have the
-        # same components if the loadings are divided by scale: Σ (x·scale)·(w/scale) = Σ x·w.
+        # `loadings` are for features x, and the moments are of scaled features x·scale. Loadings w
+        # divided by scale give the same components of these: Σ (x·scale)·(w/scale) = Σ x·w.
         W = loadings / moments.scale[:, None]
         # For a component w, the coefficients (targets,) are wᵀ Cxy / wᵀ A w. Cxy is the
         # cross-scatter of rows and targets, and A the rows' scatter, with the method's ridge.

@@ -151,15 +151,15 @@ class SubspaceSolver:
         scatter_product: (features, r), product of the rows' scatter and the r columns of
             `solver_state.directions`.
         """
-        # `grown.basis` (features, m) now includes the directions of this pass. `grown.directions` are
-        # the directions of the next pass. If there are none, no pass follows.
+        # `grown.basis` (features, m) now includes the directions of this pass. `grown.directions`
+        # are those of the next pass. If there are none, no pass follows.
         grown = subspace.extend_subspace(solver_state, scatter_product)
         n_directions = grown.directions.shape[1]
         if n_directions == 0:
             return grown
 
-        # The basis may have the vectors of four passes, or more that fit in MAX_BASIS_BYTES. A basis
-        # vector and its product with the scatter take 16 bytes for each feature.
+        # The basis may have the vectors of four passes, or as many as fit in MAX_BASIS_BYTES. A
+        # basis vector and its product with the scatter take 16 bytes for each feature.
         most = max(4 * n_directions, MAX_BASIS_BYTES // (16 * len(grown.basis)))
         if grown.basis.shape[1] <= most:
             return grown
@@ -282,8 +282,8 @@ class RowReplay:
         feature_names: tuple[str, ...] | None = None,
         n_threads: int = 1,
     ) -> None:
-        # In the first pass, a copy of the estimator learns the rows again. Its sums are compared with
-        # the state. So it needs no whole scatter and no cross-validation folds (`folds=0`).
+        # In the first pass, a copy of the estimator learns the rows again, to compare its sums with
+        # the state. This needs no whole scatter and no cross-validation folds (`folds=0`).
         self._estimator: ClosedForm = clone(estimator).set_params(scatter="diagonal", folds=0)
         self._state = state
         self._moments = moments
@@ -363,9 +363,9 @@ class RowReplay:
         else:
             self._check_later_pass(pass_sums.rows)
 
-        # A label waits while it has too few rows to be a class. The pass sums the rows of all labels,
-        # but the moments leave out the means of waiting labels. So subtract M Mᵀ from the scatter.
-        # M (features, waiting labels) are these means, centred, times the root of their weight.
+        # A label waits while it has too few rows to be a class. The moments leave out the means of
+        # waiting labels, but the pass sums all rows. So subtract M Mᵀ from the scatter.
+        # M (features, waiting labels) are these means, centred and times the root of their weight.
         means = np.where(self.scale[:, None] > 0, self._moments.scaled_waiting_means, 0.0)
         # Features that do not vary have the scale 0, and no part in the scatter. Some methods
         # multiply the scatter of each label's rows by a factor, and so the label's part of M Mᵀ.
@@ -464,17 +464,17 @@ class MappedSource:
         A Block also has the targets and weights of the rows. Only events with
         after < position ≤ until are yielded. If `until` is None, there is no upper limit.
         """
-        # Two sorts of maps depend on the rows that were learned before: maps of tables, with statistics
-        # of the columns, and Nystroem's map, with sampled rows (landmarks). For these, start with the
-        # statistics or landmarks before the first row, and update them as when rows were learned.
+        # Maps of tables use statistics of the rows so far, and Nystroem's map a sample (landmarks).
+        # Start with both as before the first row, to map each row as when it was learned.
         table = None
         if self._table is not None:
             table = clear_counts_keep_columns(self._table)
         landmarks = None
         if self._on_landmarks:
             landmarks = self._map.initial_landmarks()
+
         for position, event in self._source.events(after, until):
-            # `_known` has the names of the columns, and `_width` is the number of the source's columns.
+            # `_known` has the names of the source's columns, and `_width` is their number.
             block = self._estimator.parse(self._known, event, raise_if_no_targets=False)
             if table is not None:
                 table = update_statistics(self._map, table, block.X)

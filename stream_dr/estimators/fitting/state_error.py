@@ -115,8 +115,8 @@ class PredictsHeldOut(Refinable):
                 f"{self.cross_validates}='cv' needs rows in folds, and these were learned without. Call fit with the rows "
                 f"again, or give {self.cross_validates} as a number."
             )
-        # Solve a copy of the estimator that has the chosen value instead of "cv". Store the errors of
-        # all values in the linear projection, which is inside the projection with feature map.
+        # Solve a copy of the estimator that has the chosen value instead of "cv". Store `choice` in
+        # the projection, or in its inner projection, which follows the feature map.
         choice = self.cross_validate(parts)
         projection = self.with_chosen_parameter(choice).solve(state)
         return mapping.replace_inner_fields(projection, choice=choice)
@@ -456,7 +456,7 @@ def _held_out_errors(
     A predictor was fitted to training rows with the means x̄ and ȳ of rows and targets. It predicts
     the k target columns of a row x as ȳ + Wᵀ(x − x̄). A target is a number, or 1 for the row's label
     and 0 for others. With the residuals e (k,) of a row, an error is the weighted sum of |Fᵀ e|²
-    over the held-out rows. A label that no training row has is predicted as 0.
+    over the held-out rows. A label that is not a class of the training rows is predicted as 0.
 
     train_moments: moments (means and centred sums) of the training rows.
     validation_moments: moments of the held-out rows, in the same scaled features.
@@ -464,26 +464,27 @@ def _held_out_errors(
     predictors: the m predictors W = V diag(g) Vᵀ Cxy, with one basis V, and factors g for each. Cxy
         (features, k) is the cross-scatter of the training rows and their targets.
     """
-    # Moments have only the target columns that some row has (True in `present`).
+    # Moments lack the columns of labels without rows, for which `present` (k,) is False.
     F_train = loss_factors[train_moments.present]
     F = loss_factors[validation_moments.present]
 
-    # W F = V diag(g) B, with B = Vᵀ Cxy F of the training rows. C and S are Vᵀ Cxy F and Vᵀ Cxx V of
-    # the held-out rows, where Cxx is the scatter.
+    # W F is V diag(g) B, with B = Vᵀ Cxy F of the training rows. C and S are Vᵀ Cxy F and Vᵀ Cxx V
+    # of the held-out rows, where Cxx is the scatter.
     V, g = predictors
     B = V.T @ (train_moments.cross @ F_train)
     C = V.T @ (validation_moments.cross @ F)
     S = V.T @ validation_moments.scatter_product(V)
 
     # For centred rows, the error is tr Fᵀ(Cyy − 2 Wᵀ Cxy + Wᵀ Cxx W)F with sums of held-out rows.
-    # tr(Fᵀ Wᵀ Cxx W F) is gᵀ (S ∘ B Bᵀ) g, and tr(Fᵀ Wᵀ Cxy F) is the sum of diag(g) (B ∘ C).
+    # tr(Fᵀ Wᵀ Cxx W F) is gᵀ (S ∘ B Bᵀ) g, and tr(Fᵀ Wᵀ Cxy F) is gᵀ (B ∘ C) 1, where ∘ multiplies
+    # entry by entry.
     predicted_squares = ((g @ (S * (B @ B.T))) * g).sum(axis=1)
     products = g @ (B * C).sum(axis=1)
     target_squares = (F * (validation_moments.target_scatter @ F)).sum()
     centred_errors = np.maximum(target_squares - (2.0 * products - predicted_squares), 0.0)
 
-    # The mean of the n held-out rows, x̄_T and ȳ_T, has the residual b = (ȳ_T − ȳ) − Wᵀ(x̄_T − x̄). Add
-    # n·|Fᵀ b|². W is for scaled features, so multiply the means of the rows by `scale`.
+    # The means x̄_T and ȳ_T of the n held-out rows have the residual b = (ȳ_T − ȳ) − Wᵀ(x̄_T − x̄).
+    # Add n·|Fᵀ b|². W is for scaled features, so multiply the means of rows by `scale`.
     mean_difference = V.T @ ((validation_moments.mean - train_moments.mean) * train_moments.scale)
     target_difference = F.T @ validation_moments.target_mean - F_train.T @ train_moments.target_mean
     mean_residuals = target_difference - (g * mean_difference) @ B
