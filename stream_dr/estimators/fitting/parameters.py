@@ -36,7 +36,8 @@ class NamedParameters:
     if not TYPE_CHECKING:
 
         def __new__(cls, *args: Any, **params: object) -> Any:
-            """Raise TypeError for keyword arguments that `__init__` lacks."""
+            """Raise TypeError for unknown keyword arguments, with a suggested name."""
+            # Python's own TypeError would not suggest a parameter of similar name.
             known = inspect.signature(cls.__init__).parameters
             for name in params.keys() - known.keys():
                 meant = did_you_mean(name, known)
@@ -134,11 +135,12 @@ def docstring_with_inherited(cls: type) -> str:
 
     The order of the sections is purpose and example, Parameters, Attributes, Notes.
     """
-    # Store the docstring without the inherited descriptions, because subclasses need it.
-    cls._own_text = _own_text(cls)  # type: ignore[attr-defined]
+    # Store the docstring without the inherited descriptions. Later calls for subclasses read it.
+    own_text = _own_text(cls)
+    cls._stored_own_text = own_text  # type: ignore[attr-defined]
     # SECTION matches the sections Parameters and Attributes, which are written again below.
     # NOTES is the heading of the section Notes, which stays at the end.
-    purpose, heading, notes = SECTION.sub("", _own_text(cls)).partition(NOTES)
+    purpose, heading, notes = SECTION.sub("", own_text).partition(NOTES)
     # `name` is the heading of a section, and `entries` its descriptions by name.
     sections = []
     for name, entries in collect_documented_entries(cls).items():
@@ -150,4 +152,4 @@ def docstring_with_inherited(cls: type) -> str:
 
 def _own_text(cls: type) -> str:
     """Return the class's docstring without inherited parameters and attributes."""
-    return vars(cls).get("_own_text") or inspect.cleandoc(vars(cls).get("__doc__") or "")
+    return vars(cls).get("_stored_own_text") or inspect.cleandoc(vars(cls).get("__doc__") or "")

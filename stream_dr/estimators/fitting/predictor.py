@@ -107,8 +107,8 @@ class Predictor(ClosedForm):
         return readout.decisions(scores)
 
     def _score_targets(self, X: RowsLike) -> tuple[Readout, np.ndarray]:
-        """Return the projection's readout, and the scores of rows X by this readout."""
-        # The readout computes the scores (rows, k) of k labels or targets from the components.
+        """Return a Readout, which scores labels or targets from components, and its scores of X."""
+        # The scores are (rows, k) for k labels or targets. Predictions are made from them.
         projection = self.linear_projection()
         readout = fitted_readout(projection)
         return readout, self.project(projection.target_score_projection(), X)
@@ -130,7 +130,7 @@ class Predictor(ClosedForm):
 
 
 def fitted_readout(projection: Linear | Mapped) -> Readout:
-    """Return the readout of a projection.
+    """Return a projection's readout, which predicts targets from components.
 
     Raises NotFitted if no target was learned with a weight above 0.
     """
@@ -259,14 +259,16 @@ class TargetRegression(Predictor):
             raise InvalidParameter(
                 f"{type(self).__name__} was refined, and x_loadings_ needs Cxx, which is not kept. Give scatter='exact'."
             )
-        # Regress scaled features on the components W: the coefficients are (Wᵀ Cxx W)⁻¹ Wᵀ Cxx.
-        # The columns of the moments are features times `scale`. So W is divided by `scale`, which
-        # gives the same components, and the coefficients are divided by it to be of features.
+        # The moments are of scaled features x·scale, which have the same components as the features
+        # x if the loadings w are divided by scale: Σ (x·scale)·(w/scale) = Σ x·w.
         m = self.moments(self.state_)
-        loadings = projection.loadings / m.scale[:, None]
-        image = m.scatter_product(loadings)
-        coefficients = np.linalg.lstsq(loadings.T @ image, image.T, rcond=None)[0]
-        return coefficients.T / m.scale[:, None]
+        scale = m.scale[:, None]
+        W = projection.loadings / scale
+        # Regress the scaled features on the components: the coefficients are (Wᵀ Cxx W)⁻¹ Wᵀ Cxx.
+        scatter_times_W = m.scatter_product(W)
+        coefficients = np.linalg.lstsq(W.T @ scatter_times_W, scatter_times_W.T, rcond=None)[0]
+        # A feature is its scaled feature divided by scale, and so are its coefficients.
+        return coefficients.T / scale
 
     def inverse_transform(self, Z: ArrayLike) -> np.ndarray:
         """Return the rows that have the components Z.
@@ -297,13 +299,15 @@ class TargetRegression(Predictor):
         loadings: (features, p), loadings of p components.
         eigenvalues: (p,), eigenvalues of the components.
         """
+        # `loadings` are for features x, and the moments are of scaled features x·scale. Loadings w
+        # divided by scale give the same components of these: Σ (x·scale)·(w/scale) = Σ x·w.
+        W = loadings / moments.scale[:, None]
         # For a component w, the coefficients (targets,) are wᵀ Cxy / wᵀ A w. Cxy is the
-        # cross-scatter of rows and targets, and A the matrix that the method inverts. The columns
-        # of the moments are multiplied by `scale`, so divide the loadings by `scale`.
-        unscaled = loadings / moments.scale[:, None]
-        covariances = unscaled.T @ moments.cross
-        # `variances` (p,) has wᵀ A w for each component.
-        variances = self.component_variances(moments, unscaled, eigenvalues, covariances)
+        # cross-scatter of rows and targets, and A the rows' scatter, with the method's ridge.
+        covariances = W.T @ moments.cross
+        # `variances` (p,) has wᵀ A w for each component. Some methods compute it from W, others
+        # from the eigenvalues and covariances.
+        variances = self.component_variances(moments, W, eigenvalues, covariances)
         weights = covariances / variances[:, None]
         # Sort the targets by label: `label_order` lists their indices in this order. It is empty for
         # numeric targets, which keep their order. Before the first target, `moments.kind` is None.
@@ -316,12 +320,15 @@ class TargetRegression(Predictor):
     def component_variances(
         self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray, covariances: np.ndarray
     ) -> np.ndarray:
-        """Return wᵀ A w (p,) for each component w.
+        """Return the ridged variance wᵀ A w (p,) of each component w.
 
-        A (features, features) is the matrix that the method inverts, the rows' scatter with a
-        ridge.
+        A (features, features) is the rows' scatter, with a ridge if the method has one. The caller
+        divides the covariances by wᵀ A w, which gives the coefficients of a regression on the
+        components. A method computes wᵀ A w either from the loadings, or from the eigenvalues and
+        the covariances, if these determine it.
 
-        loadings: (features, p), the p components w, for columns scaled as in `moments`.
+        moments: centred sums of the rows and targets.
+        loadings: (features, p), the p components w, for the scaled features of `moments`.
         eigenvalues: (p,), eigenvalues of the components.
         covariances: (p, targets), sums over the rows of components times targets.
         """
@@ -357,18 +364,16 @@ class TargetRegression(Predictor):
 
 
 def ridged_variance_by_component(covariances: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-    """Return wᵀ A w for each component w.
+    """Return the ridged variance wᵀ A w of each component w.
 
-    The result is (p,). The components are of a two-stage method. A (features, features) is the
-    matrix that the method inverts, the rows' scatter with a ridge. The components may have any
-    length.
+    The result is (p,) for p components of a two-stage method. Such a method solves the
+    eigenproblem B Bᵀ w = λ A w, so wᵀ A w is ‖Bᵀ w‖² / λ for a component w of any length. A
+    (features, features) is the rows' scatter with a ridge. B (features, k) is computed from the
+    rows and targets. (The two stages are the linear system A V = B, and a small eigenproblem.)
 
-    covariances: (p, k), products of the p components w and the k right-hand sides of the method's
-        linear system.
-    eigenvalues: (p,), eigenvalues of the components.
+    covariances: (p, k), the vectors Bᵀ w.
+    eigenvalues: (p,), the eigenvalues λ.
     """
-    # Solve ‖wᵀ B‖² = λ wᵀ A w for wᵀ A w.
-    # The equation holds for a component w of eigenvalue λ and the right-hand sides B.
     return np.asarray((covariances**2).sum(axis=1) / eigenvalues)
 
 
@@ -392,8 +397,9 @@ class LinearClassifier(LabelScore, Predictor):
     def predict_proba(self, X: RowsLike) -> np.ndarray:
         """Return posterior probabilities (rows, classes) float64.
 
-        Columns are in the order of `classes_`. If the solution is "diagonal", the warning
-        Uncalibrated is issued, because correlated features then count several times.
+        Columns are in the order of `classes_`. If the projection was computed from only the
+        diagonal of the rows' scatter matrix (`solution_` is "diagonal"), the warning Uncalibrated
+        is issued. Correlated features then count several times.
         """
         readout, scores = self._score_targets(X)
         self._warn_if_uncalibrated()
@@ -402,7 +408,8 @@ class LinearClassifier(LabelScore, Predictor):
     def predict_log_proba(self, X: RowsLike) -> np.ndarray:
         """Return logarithms of the posterior probabilities, float64 (rows, classes).
 
-        If the solution is "diagonal", the warning Uncalibrated is issued.
+        If the projection was computed from only the diagonal of the rows' scatter matrix
+        (`solution_` is "diagonal"), the warning Uncalibrated is issued.
         """
         _, scores = self._score_targets(X)
         self._warn_if_uncalibrated()

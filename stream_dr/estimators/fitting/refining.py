@@ -85,15 +85,18 @@ A basis of at most 4 blocks is never cut. A block is the directions that one pas
 class SubspaceSolver:
     """Solver of refine for PCA, PLSDA, SKM, MMC and WMV.
 
-    These methods are solved on a growing basis of directions. The basis starts with the
-    cross-scatter of rows and targets. If there are fewer targets than components, random
-    directions are added.
+    A solution is a linear combination of a few vectors (features,), the basis. The first pass adds
+    the cross-scatter of rows and targets to the basis, and random vectors if there are fewer
+    targets than components. Each later pass adds the product of the rows' scatter and the vectors
+    that the pass before has added. After each pass, the method is solved for rows projected on the
+    basis. (SKM is supervised Kampong measure, MMC maximum margin criterion, and WMV weighted
+    maximum variance.)
 
     Attributes
     ----------
     along : (p,) or None
-        Scatter of the rows along each component of the last solution. None before the first
-        solution.
+        Scatter of the rows along each of the p components of the last solution. None before the
+        first solution.
     """
 
     along: np.ndarray | None = None
@@ -120,21 +123,20 @@ class SubspaceSolver:
         """Return the first state of the solver.
 
         The basis has no vectors yet. The state's directions are the vectors that the first pass
-        adds to the basis.
+        adds to the basis. They span three sorts of columns: the cross-scatter of rows and targets,
+        random columns if there are fewer targets than components, and `initial_columns`.
 
-        initial_columns: (features, p), columns of an earlier solution, which are among the first
-            directions. p may be 0.
+        initial_columns: (features, p), columns of an earlier solution. p may be 0.
         """
-        # If there are fewer columns of `cross` (features, targets) than components, add `more`
-        # random columns. With a reserve of half as many columns as components, and at least 4,
-        # fewer passes are needed.
+        # If there are fewer columns of `cross` (features, targets) than components, add random
+        # columns. A reserve of more columns than components makes the solver need fewer passes.
         cross = self._moments.cross
-        if cross.shape[1] >= self._count:
-            more = 0
-        else:
-            more = self._count + max(4, self._count // 2) - cross.shape[1]
+        n_random = 0
+        if cross.shape[1] < self._count:
+            reserve = max(4, self._count // 2)
+            n_random = self._count + reserve - cross.shape[1]
         seed = self._estimator.random_state or 0
-        drawn = np.random.default_rng(seed).standard_normal((len(cross), more))
+        drawn = np.random.default_rng(seed).standard_normal((len(cross), n_random))
         # Features that do not vary (False in `_varying`) have no part in any direction.
         columns = np.where(self._varying[:, None], np.hstack([cross, drawn, initial_columns]), 0.0)
         return subspace.start_subspace(columns)
@@ -142,28 +144,32 @@ class SubspaceSolver:
     def advance(self, solver_state: subspace.Subspace, scatter_product: np.ndarray) -> subspace.Subspace:
         """Return the basis extended by the directions of one pass.
 
-        If the extended basis is too large, the basis is cut down to the span of the current
-        solution.
+        The next directions are the part of `scatter_product` outside the extended basis. If the
+        extended basis is too large, it is cut down to the span of the best solution in it.
 
         solver_state: basis before the pass.
         scatter_product: (features, r), product of the rows' scatter and the r columns of
             `solver_state.directions`.
         """
+        # `grown.basis` (features, m) now includes the directions of this pass. `grown.directions`
+        # are those of the next pass. If there are none, no pass follows.
         grown = subspace.extend_subspace(solver_state, scatter_product)
-
-        # Limit the basis to four blocks, or to more if they fit in MAX_BASIS_BYTES. A block is the
-        # r directions of a pass. A basis vector and its product take 16 bytes for each feature.
-        # If no directions are left, no pass follows, and the basis need not be limited.
-        block = max(1, grown.directions.shape[1])
-        most = max(4 * block, MAX_BASIS_BYTES // (16 * len(grown.basis)))
-        if grown.basis.shape[1] <= most or grown.directions.shape[1] == 0:
+        n_directions = grown.directions.shape[1]
+        if n_directions == 0:
             return grown
 
-        # The solution has one column for each direction. It has none if the basis has only
-        # rounding errors. Then there is nothing to which the basis could be cut down.
-        solution = self._directions_in_basis(grown)[0][:, :block]
+        # The basis may have the vectors of four passes, or as many as fit in MAX_BASIS_BYTES. A
+        # basis vector and its product with the scatter take 16 bytes for each feature.
+        most = max(4 * n_directions, MAX_BASIS_BYTES // (16 * len(grown.basis)))
+        if grown.basis.shape[1] <= most:
+            return grown
+
+        # Each column of `solution` has a component of the method, as coefficients of the m basis
+        # vectors, best first. Reduce the basis to as many components as a pass has directions.
+        solution, _ = self._directions_in_basis(grown)
         if solution.shape[1]:
-            return subspace.restart_from_solution(grown, solution)
+            return subspace.restart_from_solution(grown, solution[:, :n_directions])
+        # There is no component if the basis has only rounding errors.
         return grown
 
     def current_solution(self, solver_state: subspace.Subspace) -> tuple[np.ndarray, np.ndarray, float]:
@@ -178,13 +184,14 @@ class SubspaceSolver:
         return solver_state.basis @ small, eigenvalues, residual
 
     def _directions_in_basis(self, basis_state: subspace.Subspace) -> Directions:
-        """Return p directions and their eigenvalues, in the span of a basis.
+        """Return the method's directions and eigenvalues in the span of a basis.
 
-        Column i of the directions (m, p) has direction i as coefficients of the m basis vectors.
-        The eigenvalues are (p,), largest first.
+        The method is solved for rows projected on the basis (Rayleigh-Ritz). The result has p
+        directions (m, p), as coefficients of the m basis vectors, and the eigenvalues (p,) of the
+        method's eigenproblem, largest first.
         """
-        # V (features, m) is the basis, and `scatter` (m, m) is Vᵀ Cxx V for the rows' scatter Cxx.
-        # Solve the method for rows projected on V. Their moments follow from the rows' moments.
+        # V (features, m) is the orthonormal basis of scaled features, x·scale. The sums in the
+        # moments are of scaled features, too, but the mean is not. `scatter` (m, m) is Vᵀ Cxx V.
         m = self._moments
         V = basis_state.basis
         scatter = basis_state.scatter
@@ -192,6 +199,7 @@ class SubspaceSolver:
         # Rounding errors depend on √N·|mean| (`shift`), where N is the weight of the rows.
         mean = V.T @ (m.mean * m.scale)
         rounding = m.rounding._replace(shift=np.abs(np.sqrt(m.weight) * mean))
+        # The moments of the projected rows. Their m coordinates are not scaled again.
         small = m._replace(
             mean=mean,
             diagonal=np.maximum(np.diagonal(scatter), 0.0),
@@ -274,18 +282,19 @@ class RowReplay:
         feature_names: tuple[str, ...] | None = None,
         n_threads: int = 1,
     ) -> None:
-        # The first pass learns the rows again, to compare them with the state. For this, the
-        # diagonal of the scatter is enough, and no cross-validation folds (`folds=0`) are needed.
+        # In the first pass, a copy of the estimator learns the rows again, to compare its sums with
+        # the state. This needs no whole scatter and no cross-validation folds (`folds=0`).
         self._estimator: ClosedForm = clone(estimator).set_params(scatter="diagonal", folds=0)
         self._state = state
         self._moments = moments
         self._names = feature_names
         self._threads = n_threads
         # Number of rows that the first pass has read. Each later pass must read as many.
-        self._rows = 0
-        # Factor of each label's rows in the scatter, or None if all rows have the factor 1.
+        self._first_pass_rows = 0
+        # Some methods multiply the scatter of each label's rows by a factor, others have None here.
         self._factors = self._estimator.label_weight_factors(moments)
-        # Number of rows that the state has learned. With decay, the weight of a row depends on it.
+        # Number of rows that the state has learned. With decay, the weight of a row depends on the
+        # number of rows after it.
         self._clock = int(state.clock)
         # Factor of each feature, 0 for features that do not vary.
         self.scale = np.where(moments.rounding.varying_columns(moments.diagonal), moments.scale, 0.0)
@@ -296,12 +305,14 @@ class RowReplay:
         """Return the sums of a pass over a source.
 
         The source may be a part of a larger source. The sums include the product of the rows'
-        scatter and `columns`. Raises CannotRefine if rows have another number of features than the
-        state. Sparse rows may have fewer features.
+        scatter and `columns`, that is Σ (x − x̄)(x − x̄)ᵀ columns over the rows x with the mean x̄.
+        Raises CannotRefine if rows have another number of features than the state. Sparse rows may
+        have fewer features.
 
         source: rows to read.
         columns: (features, r), the r columns to multiply.
-        relearn_rows: True for the first pass, in which a new accumulator learns the rows again.
+        relearn_rows: True for the first pass, in which a new accumulator learns the rows again. Its
+            state shows if the source has other rows than those learned.
         progress: function that is called with the number of rows read so far, or None.
         """
         # `fresh` has no rows yet. It has the names of the features, which `parse` needs. Its
@@ -309,6 +320,7 @@ class RowReplay:
         fresh = FittedState(self._estimator.accumulator(), self._names)
         rows = 0
 
+        # `total` sums the product of the scatter and `columns` over blocks of rows.
         with subspace.ScatterProduct(self._moments.mean, columns, self.scale, self._threads) as total:
             for position, event in source.events():
                 block = self._estimator.parse(fresh, event, raise_if_no_targets=False)
@@ -344,46 +356,53 @@ class RowReplay:
         pass_sums: sums of the pass.
         columns: (features, r), the r columns that were multiplied.
         """
-        self._check_rows(pass_sums)
-        # Remove the influence of the means of labels with too few rows to be classes. The scatter
-        # of all rows has the additional term M Mᵀ, where M (features, labels) are these scaled
-        # means. Features that do not vary have the scale 0.
+        # Only the first pass learns the rows again, in the state `fresh`.
+        if pass_sums.fresh is not None:
+            self._check_first_pass(pass_sums.fresh)
+            self._first_pass_rows = pass_sums.rows
+        else:
+            self._check_later_pass(pass_sums.rows)
+
+        # A label waits while it has too few rows to be a class. The moments leave out the means of
+        # waiting labels, but the pass sums all rows. So subtract M Mᵀ from the scatter.
+        # M (features, waiting labels) are these means, centred and times the root of their weight.
         means = np.where(self.scale[:, None] > 0, self._moments.scaled_waiting_means, 0.0)
-        # If the method gives a factor to the scatter of each label's rows, the term gets it, too.
+        # Features that do not vary have the scale 0, and no part in the scatter. Some methods
+        # multiply the scatter of each label's rows by a factor, and so the label's part of M Mᵀ.
         weighted_means = means
         if self._factors is not None:
             weighted_means = means * [self._factors.get(label, 0.0) for label in self._moments.waiting]
         return np.asarray(pass_sums.product - weighted_means @ (means.T @ columns))
 
-    def _check_rows(self, pass_sums: Sums) -> None:
-        """Raise CannotRefine if a pass has read other rows.
+    def _check_first_pass(self, relearned: MomentState) -> None:
+        """Raise CannotRefine if the first pass has read other rows than those learned.
 
-        The rows must be those that the state has learned. The sums of the first pass may differ
-        from the state's sums only by rounding errors. Later passes must read as many rows.
+        Its sums may differ from the state's sums only by rounding errors.
+
+        relearned: state that has learned the rows of the first pass.
         """
-        # `fresh` is the state that has learned the rows of the first pass. Later passes have none.
-        fresh = pass_sums.fresh
-        if fresh is not None:
-            if fresh.rows != self._state.rows or fresh.n_features != self._state.n_features:
-                raise CannotRefine(
-                    f"the source has {fresh.rows} rows of {fresh.n_features} features; this state has seen "
-                    f"{self._state.rows} of {self._state.n_features}. Give exactly the rows it has learned, once each."
-                )
-            differs = name_differing_sum(self._state, fresh)
-            if differs is not None:
-                # Only with decay does the order of rows change the sums.
-                order = ", in their order"
-                if float(self._estimator.decay) == 1.0:
-                    order = ""
-                raise CannotRefine(
-                    f"the source is not what this state has seen: its {differs} differ by more than rounding. "
-                    f"Give the rows, targets and weights it has learned{order}."
-                )
-            # Later passes are compared with this number.
-            self._rows = pass_sums.rows
-        elif pass_sums.rows != self._rows:
+        learned = self._state
+        if relearned.rows != learned.rows or relearned.n_features != learned.n_features:
             raise CannotRefine(
-                f"the source gave {pass_sums.rows} rows in this pass and {self._rows} in the first one. Give one "
+                f"the source has {relearned.rows} rows of {relearned.n_features} features; this state has seen "
+                f"{learned.rows} of {learned.n_features}. Give exactly the rows it has learned, once each."
+            )
+        differs = name_differing_sum(learned, relearned)
+        if differs is not None:
+            # Only with decay does the order of rows change the sums.
+            order = ", in their order"
+            if float(self._estimator.decay) == 1.0:
+                order = ""
+            raise CannotRefine(
+                f"the source is not what this state has seen: its {differs} differ by more than rounding. "
+                f"Give the rows, targets and weights it has learned{order}."
+            )
+
+    def _check_later_pass(self, n_rows: int) -> None:
+        """Raise CannotRefine if a later pass has read more or fewer rows than the first."""
+        if n_rows != self._first_pass_rows:
+            raise CannotRefine(
+                f"the source gave {n_rows} rows in this pass and {self._first_pass_rows} in the first one. Give one "
                 "that can be read as often as needed: a list of batches, or an object whose events() begins anew at "
                 "every call."
             )
@@ -445,27 +464,26 @@ class MappedSource:
         A Block also has the targets and weights of the rows. Only events with
         after < position ≤ until are yielded. If `until` is None, there is no upper limit.
         """
-        # Start with the statistics of a table's columns, or the landmarks (sampled rows of
-        # Nystroem's map), that the state had before its first row. Other maps have neither.
-        # `_table` is the state of a map of tables. `_on_landmarks` is True for Nystroem's map.
-        # `_known` has the names of the columns, and `_width` is the number of the source's columns.
+        # Maps of tables use statistics of the rows so far, and Nystroem's map a sample (landmarks).
+        # Start with both as before the first row, to map each row as when it was learned.
         table = None
         if self._table is not None:
             table = clear_counts_keep_columns(self._table)
         landmarks = None
         if self._on_landmarks:
             landmarks = self._map.initial_landmarks()
+
         for position, event in self._source.events(after, until):
+            # `_known` has the names of the source's columns, and `_width` is their number.
             block = self._estimator.parse(self._known, event, raise_if_no_targets=False)
-            # Map each row with the statistics or landmarks that existed when the row was learned.
-            if landmarks is not None:
-                landmarks = self._map.add_landmarks_from_batch(landmarks, block)
-                rows = self._map.coordinates(landmarks, block.X)
-            elif table is None:
-                rows = self._map.apply(block.X, self._width, block.names)
-            else:
+            if table is not None:
                 table = update_statistics(self._map, table, block.X)
                 rows = map_table_rows(self._map, table, block.X)
+            elif landmarks is not None:
+                landmarks = self._map.add_landmarks_from_batch(landmarks, block)
+                rows = self._map.coordinates(landmarks, block.X)
+            else:
+                rows = self._map.apply(block.X, self._width, block.names)
             yield position, block._replace(X=rows, names=None, width_stated=True)
 
 
@@ -497,12 +515,13 @@ def strip_feature_map(
 def name_differing_sum(learned_state: MomentState, relearned_state: MomentState) -> str | None:
     """Return the name of a sum in which two states differ.
 
-    The name is "weights", "means", "labels", "class weights" or "targets", or None if no sum
-    differs. Differences by rounding errors are ignored. Both states have the same number of rows
-    and features.
+    `refine` reads the learned rows again, and its first pass learns them in a new state. The two
+    states differ if `refine` was given other rows. The name is "weights", "means", "labels", "class
+    weights" or "targets", or None if no sum differs. Differences by rounding errors are ignored.
+    Both states have the same number of rows and features.
 
-    learned_state: state that has learned the rows.
-    relearned_state: state that has learned the rows of the first pass.
+    learned_state: state of the estimator.
+    relearned_state: state that has learned the rows which `refine` was given.
     """
     # Compare means relative to the columns' standard deviations, and other sums to their own size.
     # `a` and `b` are the moments (centred sums) of the learned and of the relearned rows.
@@ -528,11 +547,12 @@ def name_differing_sum(learned_state: MomentState, relearned_state: MomentState)
         return "class weights"
 
     # Compare `cross` (features, targets), the cross-scatter of rows and targets. The tolerance is
-    # relative to `norm_bound`, an upper bound of its norm. `shift` is √N times the norm of the
-    # mean, because rows far from 0 have larger rounding errors, of less than 1e-12 of their size.
+    # relative to `norm_bound`, an upper bound of its norm.
     norm_bound = np.sqrt(np.trace(a.target_scatter)) * np.sqrt(a.diagonal.sum())
-    shift = float(np.linalg.norm(a.rounding.shift))
-    tolerance = RELATIVE_TOLERANCE * norm_bound + 1e-12 * shift * np.sqrt(a.weight)
+    # The rounding error is less than 1e-12·N·|x̄| for N rows with the mean x̄ and targets of about
+    # size 1, such as indicators. `shift` is √N times the absolute mean of each feature.
+    mean_size = float(np.linalg.norm(a.rounding.shift)) * np.sqrt(a.weight)
+    tolerance = RELATIVE_TOLERANCE * norm_bound + 1e-12 * mean_size
     if np.linalg.norm(a.cross - b.cross[:, order]) > tolerance:
         return "targets"
     return None
@@ -625,7 +645,7 @@ class Refining(NamedTuple):
     def check(self) -> None:
         """Raise DamagedFile unless the arrays fit together.
 
-        `loadings` and `solve` must have the same number of features.
+        `solve`, the stored state of the solver, must have as many features as `loadings`.
         """
         check_within(self, 0, FEATURE_COUNT_LIMIT, "number")
         features = shape_of_checked_matrix(self, "loadings")[0]
@@ -665,16 +685,19 @@ def refine_steps(
     n_threads: int = 1,
     compute_pass_sums: ComputePassSums | None = None,
 ) -> Iterator[RefinePass]:
-    """Refine a solution, and yield a RefinePass after each pass.
+    """Refine a solution, and yield a RefinePass after each pass over the rows.
 
     The passes end when residual and angle are at most `tol`, or when nothing remains to be solved.
     Raises CannotRefine, InvalidParameter, NotFitted.
 
     source: exactly the rows that the state has learned.
-    tol: tolerance of the relative residual, and of the angle between two projections in radians.
+    tol: tolerance of the relative residual, and of the angle (radians) to the last pass's solution.
     max_passes: maximum number of passes. Passes of the earlier refine in `resume` count, too.
     resume: state of an earlier refine to continue from. None: start from the projection `guess`.
+    feature_names: names of the features, if the rows have named columns.
     progress: function that receives the number of the pass and the number of rows read so far.
+    guess: earlier projection in whose span the solver starts, or None.
+    n_threads: number of threads that multiply rows.
     compute_pass_sums: function that computes the sums of a pass, instead of reading `source`.
     """
     check_number_in_range("tol", tol, low=0.0)
@@ -687,8 +710,7 @@ def refine_steps(
     method = solver.refine_solver(solver, moments, mapped_state, row_reader.scale > 0)
     sum_pass = compute_pass_sums or partial(row_reader.sum_over_pass, mapped_source)
 
-    # Continue from the earlier refine, or start from the columns of the guess.
-    refining = resume or Refining(0, np.zeros((len(moments.mean), 0)), method.start(_loadings_or_empty(guess, moments)))
+    refining = resume or Refining(0, np.zeros((len(moments.mean), 0)), method.start(_scaled_loadings(guess, moments)))
     first = refining.number + 1
     for number in range(first, max_passes + 1):
         began = time.monotonic()
@@ -696,7 +718,6 @@ def refine_steps(
         directions = refining.solve.directions
         # Multiply the scatter by the directions. In the first pass, also learn the rows again.
         sums = sum_pass(directions, number == first, pass_progress)
-        # Update the solver, and compare the new projection with the projection of the last pass.
         solve = method.advance(refining.solve, row_reader.checked_product(sums, directions))
         loadings, eigenvalues, residual = method.current_solution(solve)
         # `along` is the rows' scatter along each component, which scales the components.
@@ -705,8 +726,7 @@ def refine_steps(
         angle = _angle_to_last_pass(refining, projection)
         # Stop if residual and angle are small. The residual alone may be small too early.
         done = solve.directions.shape[1] == 0 or (residual <= tol and angle <= tol)
-        seconds = time.monotonic() - began
-        report = PassReport(number, sums.rows, residual, angle, projection.n_components, seconds, done)
+        report = PassReport(number, sums.rows, residual, angle, projection.n_components, time.monotonic() - began, done)
         refining = Refining(number, projection.loadings, solve)
         yield RefinePass(report, prepend_feature_map(state, projection), refining)
         if done:
@@ -794,11 +814,10 @@ def is_exact_without_refine(estimator: Estimator, state: State) -> bool:
     return not cast(ClosedForm, estimator).reads_scatter() or compute_moments(state).scatter is not None
 
 
-def _loadings_or_empty(earlier_projection: Projection | None, moments: Moments) -> np.ndarray:
-    """Return the columns (features, p) from which refine starts."""
-    # These are the p loadings of the earlier projection. Without an earlier linear projection, p is 0.
-    # Features that the earlier projection does not have get zeros. Without linear projection,
-    # there are no columns.
+def _scaled_loadings(earlier_projection: Projection | None, moments: Moments) -> np.ndarray:
+    """Return an earlier projection's loadings (features, p), divided by `moments.scale`."""
+    # Without a projection, or if it is not linear, there are no loadings, and p is 0. Features that
+    # the earlier projection does not have get zeros.
     known = getattr(earlier_projection and inner_projection(earlier_projection), "loadings", np.zeros((0, 0)))
     columns = np.zeros((len(moments.mean), known.shape[1]))
     columns[: len(known)] = known
@@ -806,9 +825,11 @@ def _loadings_or_empty(earlier_projection: Projection | None, moments: Moments) 
 
 
 class Refinable(ClosedForm):
-    """Base class of methods that further passes over the rows make exact.
+    """Base class of methods that have `refine`.
 
-    These methods need only products with the rows' scatter.
+    If only the diagonal of the rows' scatter matrix is stored, a solution is approximate. `refine`
+    reads the rows again in several passes, and makes the solution exact. These methods need only
+    products of the scatter and some columns.
     """
 
     refines: ClassVar[bool] = True

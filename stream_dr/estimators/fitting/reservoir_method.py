@@ -68,8 +68,8 @@ class ReservoirMethod(MappedMethod[Reservoir]):
         Maximum number of rows in the sample.
     scaling : {"unit", "source"}, default "unit"
         With "unit", the sampled rows have variance 1 along every component. With "source",
-        components have the length that the constraint of the method's paper gives them, and
-        coordinates become smaller as the sample grows.
+        components have the length that the method's paper gives them. For example, the squares of
+        LLE's coordinates sum to 1 over the sample, so coordinates become smaller as it grows.
     feature_map : dict or None, default None
         Spec of a feature map that is applied to the rows first.
     random_state : int or None, default None
@@ -195,11 +195,12 @@ class Embedding(ReservoirMethod):
 
 
 class ClassTargetsIfAny:
-    """Descriptor that returns the kinds of targets an estimator learns from.
+    """Kinds of targets of an estimator that needs labels only sometimes.
 
-    The result is ("class",), one label a row, if one of the parameters named in the constructor is
-    neither False nor 0. Otherwise the estimator is unsupervised, and the result is (). It is also
-    () if the attribute is read from the class and not from an estimator.
+    For example, `target_kinds = ClassTargetsIfAny("label_aware")` in a class makes `target_kinds`
+    depend on the estimator's parameter `label_aware`. If this is neither False nor 0, the kinds are
+    ("class",), one label a row. Otherwise the estimator is unsupervised, and the kinds are (). With
+    several names, one such parameter is enough. The kinds of the class itself are ().
     """
 
     def __init__(self, *parameters: str) -> None:
@@ -241,10 +242,10 @@ class NeighbourhoodMethod(ReservoirMethod):
         Parameter t of weights="heat". None means the mean squared length of the edges.
     edges : {"average", "or"}, default "average"
         Weight of one-sided edges. An edge is one-sided if only one of its rows is among the k
-        nearest rows of the other. "average" halves the weight of such an edge. A row then counts
-        as the first of its own k nearest rows, as in scikit-learn's SpectralEmbedding. "or" does
-        not change the weight. A row then has k neighbours other than itself [GLPLS eq. 2.25,
-        2.35].
+        nearest rows of the other. "average" halves the weight of such an edge. The k nearest rows
+        then include the row itself, so it has k − 1 neighbours, as in scikit-learn's
+        SpectralEmbedding. "or" does not change the weight. A row then has k neighbours other than
+        itself [GLPLS eq. 2.25, 2.35].
     radius : float > 0 or None, default None
         If set, an edge joins two rows if their distance is at most this radius. n_neighbors and
         edges then have no effect.

@@ -108,15 +108,18 @@ class PredictsHeldOut(Refinable):
         """
         if not self.is_cross_validated:
             return super().solve(state)
+        # The states of the folds are those of the rows after the feature map, if there is one.
         parts = mapping.inner_states_of_folds(state)
         if not parts:
             raise InvalidParameter(
                 f"{self.cross_validates}='cv' needs rows in folds, and these were learned without. Call fit with the rows "
                 f"again, or give {self.cross_validates} as a number."
             )
-        # Solve a copy of the estimator that has the chosen value instead of "cv".
+        # Solve a copy of the estimator that has the chosen value instead of "cv". Store `choice` in
+        # the projection, or in its inner projection, which follows the feature map.
         choice = self.cross_validate(parts)
-        return mapping.replace_inner_fields(self.with_chosen_parameter(choice).solve(state), choice=choice)
+        projection = self.with_chosen_parameter(choice).solve(state)
+        return mapping.replace_inner_fields(projection, choice=choice)
 
     @abstractmethod
     def cross_validate(self, states_by_fold: Sequence[MomentState]) -> CrossValidation:
@@ -163,11 +166,12 @@ class PredictsHeldOut(Refinable):
         return moments.scatter_product(columns)
 
     def loss_factors(self, moments: Moments) -> np.ndarray:
-        """Return the factors of the target columns in the loss.
+        """Return the matrix F (k, r), which weighs the errors of target columns.
 
-        There are r factors F (k, r). The loss is the sum of |Fᵀ e|² over the rows, for a row's
-        residuals e (k,). In the default implementation all targets count alike, and F is the
-        identity.
+        In cross-validation, the loss is the sum of |Fᵀ e|² over the rows, for a row's residuals
+        e (k,), the targets minus their predictions. A diagonal F multiplies the residual of each
+        target column by its entry, for example to make rare labels count more. In the default
+        implementation all targets count alike, and F is the identity.
 
         moments: moments of all rows, with k target columns.
         """
@@ -248,9 +252,9 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
         its diagonal.
     """
     # Pad the predictor to the features and targets of both models.
-    # `a` and `b` are the columns of the training and held-out targets, among k columns together.
+    # `a` and `b` are the columns of the training and held-out targets, among the k columns of both.
     d = max(len(training_moments.mean), len(validation_moments.mean))
-    a, b, k = _number_target_columns(training_moments, validation_moments)
+    a, b, k = _joint_target_columns(training_moments, validation_moments)
     coefficients = np.zeros((d, k))
     mean = np.zeros(d)
     target_mean = np.zeros(k)
@@ -289,18 +293,18 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
     return HeldOutError(validation_moments.weight, sse, 1.0 - unexplained)
 
 
-def _number_target_columns(training_moments: Moments, validation_moments: Moments) -> tuple[list[int], list[int], int]:
-    """Number the targets of two models together, and return the numbers.
+def _joint_target_columns(training_moments: Moments, validation_moments: Moments) -> tuple[list[int], list[int], int]:
+    """Give each target of two models a column that both share.
 
-    Returns three values: the number of each target of the first model, the number of each target of
-    the second model, and how many numbers there are. A label that both models have learned has the
-    same number in both.
+    Returns the columns of the first model's targets, the columns of the second model's targets, and
+    the number of columns. For labels (a, b) and (b, c), these are [0, 1], [1, 2] and 3.
     """
-    # Numeric targets are matched by position. Their number k is the same, as was checked before.
-    # Labels are numbered by their place among the sorted labels of both models.
+    # Numeric targets are matched by position. Both models have the same number k of them.
     if not (training_moments.labelled or validation_moments.labelled):
         k = training_moments.cross.shape[1]
-        return list(range(k)), list(range(validation_moments.cross.shape[1])), k
+        return list(range(k)), list(range(k)), k
+
+    # Labels are matched by name. The columns are in the order of the sorted labels of both models.
     labels = sorted({*training_moments.labels, *validation_moments.labels})
     first = [labels.index(label) for label in training_moments.labels]
     second = [labels.index(label) for label in validation_moments.labels]
@@ -401,14 +405,14 @@ def cross_validation_errors(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the cross-validated errors of m predictors, and their standard errors.
 
-    Both have the shape (m,). For each fold, the predictors are computed from the other folds.
-    Their error is measured on the rows of the fold, and averaged over all folds. Raises
-    InvalidParameter if errors overflow.
+    Both have the shape (m,). For each fold, the m predictors are computed from the other folds, for
+    example with m ridges. Their error is measured on the rows of the fold, and averaged over all
+    folds. It is the sum of |Fᵀ e|² for the residuals e of a row and the matrix F of the
+    estimator's `loss_factors`. Raises InvalidParameter if errors overflow.
 
-    estimator: estimator that computes moments, and weights of errors, from states.
+    estimator: estimator that computes moments and F.
     states_by_fold: state of the rows of each fold. All states have the same features and labels.
-    all_rows_moments: moments (centred sums) of all rows. They decide how much the errors of each
-        label or target column count.
+    all_rows_moments: moments (centred sums) of all rows, from which F is computed.
     fit_predictors: function that receives the moments of training rows, and returns the m
         predictors computed from them.
     """
@@ -449,39 +453,39 @@ def _held_out_errors(
 ) -> np.ndarray:
     """Return the errors (m,) of m predictors on held-out rows.
 
-    A predictor predicts k target columns of a row: numbers, or 1 for the row's label and 0 for
-    others. With the residuals e (k,) of a row, an error is the weighted sum of |Fᵀ e|² over the
-    rows. F gives rare labels the weight that the method gives them. A label that is not a class of
-    the training rows is predicted as 0.
+    A predictor was fitted to training rows with the means x̄ and ȳ of rows and targets. It predicts
+    the k target columns of a row x as ȳ + Wᵀ(x − x̄). A target is a number, or 1 for the row's label
+    and 0 for others. With the residuals e (k,) of a row, an error is the weighted sum of |Fᵀ e|²
+    over the held-out rows. A label that is not a class of the training rows is predicted as 0.
 
-    train_moments: moments of the training rows.
+    train_moments: moments (means and centred sums) of the training rows.
     validation_moments: moments of the held-out rows, in the same scaled features.
-    loss_factors: (k, r), matrix F with one row for each of the k target columns of the states.
-    predictors: the m predictors.
+    loss_factors: (k, r), matrix F, which decides how much each target column counts.
+    predictors: the m predictors W = V diag(g) Vᵀ Cxy, with one basis V, and factors g for each. Cxy
+        (features, k) is the cross-scatter of the training rows and their targets.
     """
-    # V (features, r) is the basis of all predictors, and g (m, r) has a row of factors for each.
-    # `present` is True for the target columns that the moments have.
-    basis, g = predictors
+    # Moments lack the columns of labels without rows, for which `present` (k,) is False.
     F_train = loss_factors[train_moments.present]
     F = loss_factors[validation_moments.present]
 
-    # Cxx is the scatter, and Cxy the sums of products of features and targets. V is the basis.
-    # B is Vᵀ Cxy F of the training rows. C and S are Vᵀ Cxy F and Vᵀ Cxx V of the held-out rows.
-    B = basis.T @ (train_moments.cross @ F_train)
-    C = basis.T @ (validation_moments.cross @ F)
-    S = basis.T @ validation_moments.scatter_product(basis)
+    # W F is V diag(g) B, with B = Vᵀ Cxy F of the training rows. C and S are Vᵀ Cxy F and Vᵀ Cxx V
+    # of the held-out rows, where Cxx is the scatter.
+    V, g = predictors
+    B = V.T @ (train_moments.cross @ F_train)
+    C = V.T @ (validation_moments.cross @ F)
+    S = V.T @ validation_moments.scatter_product(V)
 
-    # Compute the explained sums of squares for all predictors W = V diag(g) Vᵀ Cxy at once.
-    # The sums are tr(Fᵀ Wᵀ Cxx W F) = gᵀ (S ∘ B Bᵀ) g and tr(Fᵀ Wᵀ Cxy F) = gᵀ (B ∘ C) 1.
-    squares = ((g @ (S * (B @ B.T))) * g).sum(axis=1)
-    explained = 2.0 * g @ (B * C).sum(axis=1) - squares
-    total = (F * (validation_moments.target_scatter @ F)).sum()
+    # For centred rows, the error is tr Fᵀ(Cyy − 2 Wᵀ Cxy + Wᵀ Cxx W)F with sums of held-out rows.
+    # tr(Fᵀ Wᵀ Cxx W F) is gᵀ (S ∘ B Bᵀ) g, and tr(Fᵀ Wᵀ Cxy F) is gᵀ (B ∘ C) 1, where ∘ multiplies
+    # entry by entry.
+    predicted_squares = ((g @ (S * (B @ B.T))) * g).sum(axis=1)
+    products = g @ (B * C).sum(axis=1)
+    target_squares = (F * (validation_moments.target_scatter @ F)).sum()
+    centred_errors = np.maximum(target_squares - (2.0 * products - predicted_squares), 0.0)
 
-    # Add the error that comes from the different means of training rows and held-out rows. The
-    # bias of the targets times F is Fᵀ(ȳ_T − ȳ) − (Wᵀ F)ᵀ(x̄_T − x̄), where T are the held-out
-    # rows. The means are not yet multiplied by `scale`, the factors of scaled features.
-    mean_difference = basis.T @ ((validation_moments.mean - train_moments.mean) * train_moments.scale)
+    # The means x̄_T and ȳ_T of the n held-out rows have the residual b = (ȳ_T − ȳ) − Wᵀ(x̄_T − x̄).
+    # Add n·|Fᵀ b|². W is for scaled features, so multiply the means of rows by `scale`.
+    mean_difference = V.T @ ((validation_moments.mean - train_moments.mean) * train_moments.scale)
     target_difference = F.T @ validation_moments.target_mean - F_train.T @ train_moments.target_mean
-    bias = target_difference - (g * mean_difference) @ B
-    centred_errors = np.maximum(total - explained, 0.0)
-    return np.asarray(centred_errors + validation_moments.weight * (bias**2).sum(axis=1))
+    mean_residuals = target_difference - (g * mean_difference) @ B
+    return np.asarray(centred_errors + validation_moments.weight * (mean_residuals**2).sum(axis=1))

@@ -17,7 +17,6 @@ from abc import abstractmethod
 from collections.abc import Sized
 from copy import copy, deepcopy
 from functools import partial
-from operator import attrgetter
 from threading import RLock
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -94,31 +93,27 @@ class FittedState:
         feature_names: tuple[str, ...] | None = None,
         fixed_parameters: JsonDict | None = None,
     ) -> None:
+        # What an estimator has learned: `accumulator` has sums or a sample of the rows. They depend
+        # on some parameters, such as decay. Store their values, because they must not change.
         self.accumulator = accumulator
         self.names = feature_names
         self.fixed_parameters = fixed_parameters or {}
-        # Function that reads the current values of these parameters from an estimator.
-        self._read_fixed_parameters = attrgetter(*self.fixed_parameters) if fixed_parameters else None
-        values = tuple(self.fixed_parameters.values())
-        # Store a single value itself and not a tuple of one value, as attrgetter returns it.
-        self._fixed_values = values[0] if len(values) == 1 else values
-
         # Ids (`id`) and values of the estimator's attributes at the last check of parameters.
         self._last_checked_attributes: tuple[tuple[int, ...], tuple[object, ...]] = ((), ())
 
-        # `projection` is cached, and `version` counts how often it became invalid. `refined` is the
-        # result of `refine`, and `shown` the last projection that was returned to the user.
-        # `neighbour_search` is the cached classifier of `KNearest`. The last attribute is the value
-        # of n_components for which the warning FewerComponents was last issued.
+        # The current projection, and the classifier of KNearest (`neighbour_search`). Both are
+        # deleted when more rows are learned, and `version` counts how often.
         self.projection: Projection | None = None
+        self.neighbour_search: Any = None
         self.version = 0
+        # The result of `refine`, and the last projection that was returned to the user.
         self.refined: Projection | None = None
         self.shown: Projection | None = None
-        self.neighbour_search: Any = None
+        # Value of n_components for which the warning FewerComponents was last issued.
         self.last_warned_n_components: int | float | None = None
 
     def forget_projection(self) -> None:
-        """Delete solutions that are cached until more rows are learned."""
+        """Delete the cached solutions, because they are no longer current."""
         self.projection = None
         self.neighbour_search = None
         self.version += 1
@@ -130,13 +125,14 @@ class FittedState:
 
         The projection is cached until more rows are learned. It is not cached if rows were learned
         while it was solved. The components get the signs and order of the last projection that was
-        returned to the user. Components of solution "recurrence" are not changed, because these
-        components change only a little with each row.
+        returned to the user. Some methods update their components with each row, by a recurrence
+        (`projection.solution` is "recurrence"). Their components get no other signs or order.
 
         projection: the new projection.
         multiply_by_scatter: function that multiplies columns by the rows' scatter. The components
             of the new and the last projection are compared with this function.
-        version: `version` when the projection's state was frozen.
+        version: value of the attribute `version` when the projection's state was read. `version`
+            counts how often a cached projection became invalid.
         """
         # `shown` is the last projection that was oriented and returned. A recurrence has none.
         if projection is not self.shown and projection.solution != "recurrence":
@@ -163,8 +159,9 @@ class FittedState:
     def check_parameters(self, estimator: "StreamLearner") -> None:
         """Raise InvalidParameter if a parameter has an invalid value.
 
-        A value is invalid if it is outside the parameter's range. For a parameter of the
-        accumulator, a value is also invalid if it has changed since rows were learned.
+        A value is invalid if it is outside the parameter's range. For a parameter that decides how
+        rows are learned, such as decay, a value is also invalid if it has changed since rows were
+        learned.
         """
         # Skip the checks if the estimator's attributes are the same objects as at the last check.
         attributes = tuple(vars(estimator).values())
@@ -180,16 +177,12 @@ class FittedState:
 
         These are the parameters of the accumulator, which has learned rows with the old values.
         """
-        # Compare all parameters at once. The loop below only finds the name for the message.
-        if self._read_fixed_parameters is None or self._read_fixed_parameters(estimator) == self._fixed_values:
-            return
-
         for name, value in self.fixed_parameters.items():
             now = getattr(estimator, name)
-            # Name the parameter `folds` in the message, because the user sets `folds`.
-            if name == "fold_count":
-                name = "folds"
             if now != value:
+                # The user sets `folds`, from which `fold_count` is computed.
+                if name == "fold_count":
+                    name = "folds"
                 raise errors.InvalidParameter(
                     f"{name}={now!r}; what {type(estimator).__name__} has learned was made with {name}={value!r}. Set it "
                     "back, or call fit with the rows again."
@@ -439,29 +432,29 @@ class StreamLearner(NamedParameters, BaseEstimator):
             # `y` may be the name of the column that has the targets. If not, the last name stays.
             rows = as_block(X, y, weights)
             target_column = rows.y if isinstance(rows.y, str) else self.target_column_
-            # Learn a Dask collection separately, and merge the two states.
             if is_dask(rows.X):
-                learned = self._learn_collections(rows)
-                # Columns without names are matched by position, so they get the learned names.
-                learned.names = learned.names or fitted.names
-                # `parts` is an estimator that has learned only the collection. `merge` adds its
-                # rows to `self.fitted_`, which must exist.
-                parts = copy(self)
-                parts.fitted_ = learned
+                # A Dask collection is learned separately, in a second state.
+                self._set_merged_state(fitted, self._learn_collections(rows))
+            else:
+                # Learn a stream in a copy, so that an error in a later batch leaves the state
+                # unchanged.
+                if isinstance(rows.X, TableStream):
+                    fitted = fitted.copy(self)
+                for block in batches(rows):
+                    self._parse_and_learn(fitted, block)
                 self.fitted_ = fitted
-                self.merge(parts)
-                self.target_column_ = target_column
-                return self
-
-            # Learn a stream in a copy, so that an error in a later batch leaves the state
-            # unchanged.
-            if isinstance(rows.X, TableStream):
-                fitted = fitted.copy(self)
-            for block in batches(rows):
-                self._parse_and_learn(fitted, block)
-            self.fitted_ = fitted
             self.target_column_ = target_column
         return self
+
+    def _set_merged_state(self, fitted: FittedState, learned: FittedState) -> None:
+        """Set the fitted state to `fitted`, with the later rows of `learned` added."""
+        # Columns without names are matched by position, so they get the names of earlier rows.
+        learned.names = learned.names or fitted.names
+        # `merge` adds the rows of an estimator. So make one that has learned only the later rows.
+        later = copy(self)
+        later.fitted_ = learned
+        self.fitted_ = fitted
+        self.merge(later)
 
     def _learn_collections(self, rows: Block) -> FittedState:
         """Return the fitted state that has learned Dask collections.
@@ -558,7 +551,8 @@ class StreamLearner(NamedParameters, BaseEstimator):
     def _read_rows(self, fitted: FittedState, rows: Block) -> Block:
         """Return rows with their columns in the order of the learned rows.
 
-        Columns that the feature map identifies by name keep their order.
+        Columns without names, here or in the learned rows, are matched by position. With a feature
+        map that finds columns by their names, the order does not matter and stays.
         """
         # `by_name` is True if the feature map identifies columns by name.
         by_name = False
@@ -568,9 +562,12 @@ class StreamLearner(NamedParameters, BaseEstimator):
             reads_tables = map_reads_tables(self.feature_map)
         X, names = read_rows_and_names(rows, by_name, reads_tables, fitted.names)
         block = Block(X, names=names, width_stated=rows.width_stated)
-        # Nothing is reordered if columns are identified by name, have the learned order, or are the
-        # columns of the first rows. `reorder` does nothing if no names were learned.
-        if by_name or names == fitted.names or not fitted.accumulator.n_features:
+
+        # The first rows have no features before them, and decide the order.
+        is_first = not fitted.accumulator.n_features
+        if by_name or is_first:
+            return block
+        if names == fitted.names:
             return block
         if fitted.names is None:
             warnings.warn(
@@ -578,6 +575,8 @@ class StreamLearner(NamedParameters, BaseEstimator):
                 "position.",
                 stacklevel=5,
             )
+            return block._replace(names=None)
+        # `reorder` does nothing if the block has no names. It then gets the learned names.
         return block.reorder(fitted.names)._replace(names=fitted.names)
 
     def _may_lack_columns(self) -> bool:
@@ -622,7 +621,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
         return self.feature_map is not None and feature_map(self.feature_map).by_name
 
     def _rows_to_project(self, X: RowsLike) -> Block:
-        """Return rows that were not learned, with their columns in the order of the learned rows.
+        """Return the rows to project, with columns in the order of the learned rows.
 
         Raises WidthMismatch or SchemaMismatch if the columns differ from the learned rows' columns.
         """

@@ -84,29 +84,33 @@ class FirstStageSolver:
             )
 
     def start(self, initial_columns: np.ndarray) -> cg.BlockSolve:
-        """Return the first state of the solver.
+        """Return the first state of block conjugate gradient.
 
-        If the method's right-hand sides are only rounding error, there is nothing to solve.
+        The linear system is (share·Cxx + ridge·I) V = XH, the first stage of the method. Cxx is the
+        rows' scatter, and XH (features, k) the method's right-hand sides, computed from rows and
+        targets. If XH is only rounding error, there is nothing to solve.
 
         initial_columns: (features, p), columns of an earlier solution, in whose span the solver
             starts. p may be 0.
         """
-        # `xh` (features, k) are the right-hand sides. They are set to 0 if they are only rounding
-        # error. Features that do not vary (False in `_varying`) have no part in the solution.
+        # `xh` (features, k) are the centred rows X times a matrix H of the targets.
+        # `significant` (features, r) are combinations of its columns that exceed rounding errors.
         xh, target_matrix_norm = self._estimator.right_hand_side(self._moments, self._state)
-        # `is_significant` is True if some combination of the columns exceeds rounding errors.
-        is_significant = self._moments.significant_cross_sum_combinations(xh, target_matrix_norm).shape[1] > 0
-        right = np.where(self._varying[:, None] & is_significant, xh, 0.0)
+        significant = self._moments.significant_cross_sum_combinations(xh, target_matrix_norm)
+        if significant.shape[1] == 0:
+            xh = np.zeros_like(xh)
+        # Features that do not vary (False in `_varying`) have no part in the solution.
+        right = np.where(self._varying[:, None], xh, 0.0)
         guess = np.where(self._varying[:, None], initial_columns, 0.0)
 
-        # `distance` is the largest absolute mean of a feature, in standard deviations of all
-        # features together. `shift` is √N times the absolute mean, for N rows.
+        # `shift` is √N times the absolute mean of each feature, and `root_scatter` √N times the
+        # standard deviation of all features together, for N rows. So `distance` is their ratio.
         root_scatter = float(np.sqrt(self._moments.diagonal.sum()))
         distance = 0.0
         if root_scatter:
             distance = float(self._moments.rounding.shift.max(initial=0.0)) / root_scatter
-        # Centring cancels digits: the relative rounding error of centred sums is about EPS times
-        # the distance, here with a safety factor of 8. A singular matrix would amplify the error.
+        # Centring rows far from 0 cancels digits. The relative rounding error of XH is about EPS
+        # times the distance, here times 8 for safety. The solver does not fit errors of this size.
         return cg.start_block_solve(right, relative_noise=8 * EPS * distance, guess_columns=guess)
 
     def advance(self, solver_state: cg.BlockSolve, scatter_product: np.ndarray) -> cg.BlockSolve:
@@ -130,6 +134,11 @@ class FirstStageSolver:
 class TwoStage(PredictsHeldOut):
     """Base class of two-stage methods, with their common parameters.
 
+    The first stage solves a linear system (Cxx + γI) V = XH, where Cxx is the rows' scatter, γ a
+    ridge, and XH computed from rows and targets. The second stage solves a small eigenproblem, to
+    find the components W in the span of V. [2S] is Sun, Ceran and Ye, A Scalable Two-Stage Approach
+    for a Class of Dimensionality Reduction Techniques.
+
     Parameters
     ----------
     gamma : float ≥ 0 or "cv", default 0.0
@@ -142,8 +151,8 @@ class TwoStage(PredictsHeldOut):
         the rows and d the number of features, as in scikit-learn's `shrunk_covariance`.
     scaling : {"unit", "source"}, default "unit"
         Length of the components. With "unit", the learned rows have variance 1 along every
-        component, with the sum of weights as divisor. With "source", the paper's condition
-        Wᵀ(Cxx + γI)W = I holds for the components W, and projected rows shrink as 1/√N for N rows.
+        component, with the sum of weights as divisor. With "source", Wᵀ(Cxx + γI)W = I holds for
+        the components W, as in [2S]. Then projected rows shrink as 1/√N for N rows.
         `eigenvalues_` do not depend on `scaling`.
 
     Attributes
@@ -169,12 +178,16 @@ class TwoStage(PredictsHeldOut):
         """
         super().check_parameters()
         check_choice("scaling", self.scaling, ("unit", "source"))
+        # The method inverts share·Cxx + ridge·I, with share = 1 − shrinkage. Except for its length,
+        # the solution is that of Cxx + (ridge/share)·I. So a shrinkage below 1 acts as some gamma.
         if self.is_cross_validated:
             if self.shrinkage is not None:
                 raise InvalidParameter(
                     f"gamma='cv' and shrinkage={self.shrinkage!r} are two ways to choose the ridge; give one of them. The "
                     "components of each shrinkage are also those of a gamma, so gamma='cv' leaves none out."
                 )
+            # HSL's laplacian "clique" or "star" computes targets from all rows' sets of labels. A
+            # fold's targets would depend on the rows of other folds.
             if self.keeps_label_sets():
                 raise InvalidParameter(
                     f"gamma='cv' was given to {self!r}, and the targets of 'clique' and 'star' depend on all rows together, "
@@ -207,14 +220,14 @@ class TwoStage(PredictsHeldOut):
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return loadings and eigenvalues of the method, largest eigenvalue first.
 
-        If the method's right-hand side is only rounding error, there are no directions [2S,
-        Algorithm 2].
+        The eigenproblem is XH (XH)ᵀ w = λ A w, where A is the rows' scatter with a ridge, and XH
+        the product of rows and targets from `right_hand_side`. If XH is only rounding error, there
+        are no directions.
         """
-        # The first stage solves a linear system with the right-hand side `xh` (features, k). The
-        # second stage finds the directions in the span of its solution.
-        # While `refine` runs, it has solved the system: `first_stage` has the solution for r
-        # combinations of the k columns, and the function that expands it to k columns.
+        # The first stage solves A V = XH. The second stage computes the eigenvectors U and
+        # eigenvalues λ of the small matrix Vᵀ XH. The loadings are V U, with columns divided by √λ.
         xh, target_matrix_norm = self.right_hand_side(moments, state)
+        # `refine` has computed V, as the product of `solution` (features, r) and `expand` (r, k).
         if moments.first_stage is not None:
             return cg.second_stage_components(moments.first_stage.solution, xh, moments.first_stage.expand)
 
@@ -224,16 +237,17 @@ class TwoStage(PredictsHeldOut):
         if significant_combinations.shape[1] == 0:
             return np.zeros((len(xh), 0)), np.zeros(0)
 
-        # The matrix share·Cxx + ridge·I is inverted, where Cxx is the scatter. It is the identity
-        # times `ridge` if share is 0. If not, it is share·(Cxx + gamma·I) with gamma = ridge/share.
-        # So solve with Cxx + gamma·I, and divide loadings by √share and eigenvalues by share.
-        # A vector as the first argument of `two_stage` is the diagonal of a diagonal matrix.
+        # A is share·Cxx + ridge·I, where Cxx is the scatter. If share is 0, A is diagonal, and
+        # `two_stage` takes its diagonal as a vector.
         share, ridge = self.ridge_terms(moments)
         if share == 0.0:
             return two_stage(np.full(len(xh), ridge), significant_combinations, 0.0, zero_rounding(len(xh)))
-        scatter = moments.scatter_or_diagonal
+        # If not, A is share·(Cxx + gamma·I). So solve with Cxx + gamma·I. Then wᵀ A w = 1 requires
+        # loadings divided by √share, and the eigenvalues of A⁻¹ XH (XH)ᵀ are divided by share.
         gamma = ridge / share
-        loadings, eigenvalues = two_stage(scatter, significant_combinations, gamma, moments.rounding)
+        loadings, eigenvalues = two_stage(
+            moments.scatter_or_diagonal, significant_combinations, gamma, moments.rounding
+        )
         loadings /= np.sqrt(share)
         return loadings, eigenvalues / share
 
@@ -250,10 +264,10 @@ class TwoStage(PredictsHeldOut):
         return share * moments.scatter_product(columns) + ridge * columns
 
     def ridge_terms(self, moments: Moments) -> tuple[float, float]:
-        """Return the numbers of the matrix that the method inverts.
+        """Return `share` and `ridge` of the matrix share·Cxx + ridge·I.
 
-        The numbers are `share` and `ridge` of the matrix share·Cxx + ridge·I. Cxx (features,
-        features) is the scatter of the rows, and I the identity.
+        The method inverts this matrix. Cxx (features, features) is the scatter of the rows, and I
+        the identity. With `gamma`, the numbers are 1 and gamma.
         """
         if self.shrinkage is None:
             return 1.0, self.gamma_
@@ -316,14 +330,23 @@ class TwoStage(PredictsHeldOut):
         return float(self.gamma)
 
     def scatter_trace_for_shrinkage(self, moments: Moments) -> float:
-        """Return the trace of the scatter matrix that `shrinkage` regularises."""
+        """Return the trace of the scatter that sets the unit of `shrinkage`.
+
+        The shrinkage s adds the ridge s · trace / d for d features. The default implementation
+        returns the trace of the rows' total scatter.
+        """
         return float(moments.diagonal.sum())
 
     def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
         """Return loadings (features, p) at the length that `scaling` requires.
 
-        loadings: (features, p), loadings of p components, for features that are multiplied by
-            `moments.scale`. They are overwritten.
+        With scaling="unit", the rows get variance 1 along each component (for LDA, within classes).
+        With "source", loadings are not changed.
+
+        loadings: (features, p), loadings of p components, for the scaled features of `moments`.
+            They are overwritten.
+        solution_kind: kind of solution, "exact", "diagonal" (computed from only the diagonal of the
+            scatter) or "refined" (computed by `refine`).
         """
         if self.scaling == "source" or loadings.shape[1] == 0:
             return loadings
@@ -347,12 +370,12 @@ class TwoStage(PredictsHeldOut):
         from_diagonal: np.ndarray = np.einsum("i,ij,ij->j", moments.diagonal, loadings, loadings)
         if solution_kind != "refined":
             return from_diagonal
-        # Compute the scatter wᵀ Cxx w along each refined component w.
-        # The scatter follows from the equation wᵀ(share·Cxx + ridge·I)w = 1.
+        # For refined components w, compute wᵀ Cxx w from wᵀ(share·Cxx + ridge·I)w = 1. `directions`
+        # gives each component the length for which this equation holds.
         share, ridge = self.ridge_terms(moments)
         remaining: np.ndarray = 1.0 - ridge * np.einsum("ij,ij->j", loadings, loadings)
-        # If the ridge takes nearly all of the 1, less than half of the digits of `remaining` are
-        # correct (√EPS). Then use the scatter from the diagonal.
+        # `remaining` is share·wᵀ Cxx w. If it is only √EPS of the 1 or less, not half of its digits
+        # are correct. Then use the scatter from the diagonal.
         return np.where(remaining > np.sqrt(EPS), remaining / share, from_diagonal)
 
     @property
@@ -377,10 +400,11 @@ class TwoStage(PredictsHeldOut):
 
 
 def _varying_scatter_eigenpairs(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
-    """Return the eigenvalues (r,) and eigenvectors (features, r) of the scatter.
+    """Return the nonzero eigenvalues and eigenvectors of the rows' scatter.
 
-    Eigenvalues that are only rounding errors are left out, as when the method is solved
-    [mathematics §3, rule 1]. The eigenvectors are 0 for constant features.
+    The eigenvalues are (r,), and the eigenvectors (features, r). Eigenvalues that are only rounding
+    errors count as 0 [mathematics §3, rule 1]. Constant features are left out of the scatter, so
+    the eigenvectors are 0 for them.
     """
     assert moments.scatter is not None
     varying_columns, scatter, rounding = scatter_of_varying_features(moments.scatter, moments.rounding)
