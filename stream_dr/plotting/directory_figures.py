@@ -450,17 +450,16 @@ def _count_rows_by_label(newest: NewestRows) -> Counts:
     codes = targets.codes[targets.codes >= 0]
     rows = np.bincount(codes, minlength=len(labels))
     descending = np.argsort(-rows, kind="stable")
+    # Leave out labels without a row. `labels` may be those of a larger batch.
+    descending = descending[rows[descending] > 0]
     frequent = descending[:MAX_LABELS].tolist()
     others = descending[MAX_LABELS:]
 
-    # Some labels may have no row, because `labels` may be those of a larger batch.
     counts = []
     for code in sorted(frequent, key=lambda code: labels[code]):
-        if rows[code]:
-            counts.append((str(labels[code]), int(rows[code])))
-    other_rows = int(rows[others].sum())
-    if other_rows:
-        counts.append((f"{len(others)} other labels", other_rows))
+        counts.append((str(labels[code]), int(rows[code])))
+    if len(others):
+        counts.append((f"{len(others)} other labels", int(rows[others].sum())))
     return counts
 
 

@@ -13,6 +13,7 @@ import stream_dr
 from stream_dr import plotting
 from stream_dr.plotting.figure import COLOURS
 from stream_dr.plotting.record_figures import accuracy_figure_dict, best_models, confusion_figure_dict
+from tests.support.batches import opened
 
 X, y = load_wine(return_X_y=True)
 lda = stream_dr.LDA(n_components=2).fit(X, y)
@@ -292,3 +293,16 @@ def test_names_labels_and_errors_are_text() -> None:
         assert "&lt;b&gt;a&lt;/b&gt; &amp; &lt;a href=" in held
         assert "<b>" not in held
         assert "<i>" not in held
+
+
+def test_the_page_counts_only_labels_that_the_newest_rows_have(tmp_path) -> None:
+    rows = [[i, 0] for i in range(100)]
+    body = json.dumps({"rows": rows, "labels": [f"l{i:03}" for i in range(100)]}).encode()
+    with opened(tmp_path) as directory:
+        directory.add_model("pca", "pca", {"n_components": 1})
+        directory.append([stream_dr.rows_draft(body, "json")])
+        figures = stream_dr.LiveFigures(directory, status=dict)
+        page = json.loads(figures.draw_as_page_json("pca", stream_dr.FigureOptions(rows=60), [], {}))
+    assert len(page["counts"]) == 51
+    assert page["counts"][0] == ["l040", 1]
+    assert page["counts"][-1] == ["10 other labels", 10]
