@@ -305,8 +305,9 @@ class _Body:
     Attributes
     ----------
     reserved_bytes : int
-        Number of bytes that BodyMemory counts for this body. The first value is the length that
-        the request declares. A compressed body counts with its packed and its unpacked bytes.
+        Number of bytes that BodyMemory counts for this body. It starts with the length that the
+        request declares, and grows if more bytes arrive. For a compressed body, the decompressed
+        bytes are added.
     """
 
     def __init__(

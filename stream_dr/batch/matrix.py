@@ -521,14 +521,16 @@ def _table_column(column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_dictionary(kind):
         # Convert each distinct value once: many rows may share one long text. The values may also
-        # be numbers or dates, which become texts here. `used` are the codes that some row has.
+        # be numbers or dates, which become texts here. For example, rows with the codes (4, 2, 4)
+        # have the used codes (4, 2). Both values become texts, with the codes (0, 1) if these
+        # differ. So the rows get the codes (0, 1, 0).
         used = column.indices.unique().drop_null()
         values = column.dictionary
         if kind.value_type == pa.string_view():  # Arrow cannot take items of this type.
             values = values.cast(pa.string())
         # Every value can become a text, so no error needs the name of the column ("").
         texts = convert_column("", _table_column(values.take(used)), "text")
-        # `index_in` finds each row's value in `used`, and `take` the code of the value's text.
+        # `index_in` finds each row's code in `used`, and `take` the code of the value's text.
         codes = texts.indices.take(pc.index_in(column.indices, used))
         return pa.DictionaryArray.from_arrays(codes, texts.dictionary)
     if is_string_type(kind):
@@ -577,5 +579,5 @@ def _split_vector_column(name: str, column: pa.Array) -> list[tuple[str, pa.Arra
 
 
 def _float_column(column: pa.Array) -> pa.Array:
-    """Return a column's numbers as float64, null for NaN."""
+    """Return a column's numbers as float64. NaN becomes null."""
     return pa.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), from_pandas=True)

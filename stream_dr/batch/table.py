@@ -150,7 +150,7 @@ def find_column(rows: pa.RecordBatch, name: str) -> pa.Array | None:
 
 
 def table_kinds(rows: pa.RecordBatch) -> dict[str, str]:
-    """Return the kind of each column of a table by name."""
+    """Return the kind of each column by name, such as "number", "date" or "category"."""
     return {field.name: column_kind(field.type) for field in rows.schema}
 
 

@@ -356,6 +356,8 @@ class Targets(NamedTuple):
         A target is a label, a list of labels, or a list of numbers. It is None for a row without a
         target.
         """
+        # Numbers, one label a row, or lists of labels. Row i then has the labels of the codes
+        # indptr[i] : indptr[i + 1].
         rows: list[Any]
         if self.values is not None:
             rows = self.values.tolist()
@@ -364,6 +366,8 @@ class Targets(NamedTuple):
         else:
             flat = [self.labels[code] for code in self.codes.tolist()]
             rows = [flat[start:end] for start, end in pairwise(self.indptr.tolist())]
+
+        # `present` is False for rows without a target, or None if all rows have one.
         if self.present is not None:
             for i in np.flatnonzero(~self.present).tolist():
                 rows[i] = None

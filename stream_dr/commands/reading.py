@@ -412,11 +412,11 @@ def add_table_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _add_options(command: Callable[..., None], *declarations: type) -> Callable[..., None]:
-    """Return a command that has further parameters, which become options.
+    """Return a command with a command-line option for each field of `declarations`.
 
-    The returned command passes the values of these parameters to `command` as `read_as`.
-
-    declarations: NamedTuples whose fields are added.
+    command: function with a parameter `read_as`. The returned command calls it with the values of
+        these options as one ReadOptions object.
+    declarations: NamedTuples whose fields are the options.
     """
     # Parameters that become options, by name.
     shared: dict[str, inspect.Parameter] = {}

@@ -560,7 +560,7 @@ class _RowsAtPositions:
     frozen: FrozenState
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (position, Block) of every event in `positions`.
+        """Yield the position and the rows of each event that workers cannot read.
 
         `after` and `until` belong to the Source protocol and are ignored.
         """

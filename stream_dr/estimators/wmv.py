@@ -276,21 +276,22 @@ class WMV(Refinable):
         return m._replace(label_weights=np.append(m.label_weights, weight), cross=cross)
 
     def _directions_from_diagonal(self, moments: Moments, factors: np.ndarray) -> Directions:
-        """Return components and eigenvalues from the diagonal of the scatter.
+        """Return components and eigenvalues, knowing only the diagonal of the scatter.
 
-        The components are eigenvectors of between + share · within (features, features). `within`
-        is the scatter of the rows about their class means, as a diagonal matrix. `between` is
-        Cxy C Cxyᵀ. A column of Cxy (features, classes) is the sum of the centred rows of a class.
-        C (classes, classes) is diag(factors / n) − P, where n are the weights of the classes, and P
-        are the weights of pairs of rows by their classes.
+        The components are eigenvectors of between + share · within (features, features):
+
+        - `within` is diagonal, the scatter of the rows about their class means. `share` is the mean
+          of `factors` over the rows.
+        - `between` is Cxy C Cxyᵀ. Column j of Cxy (features, classes) is the sum of the centred rows
+          of class j. C (classes, classes) is diag(factors / n) − P. n are the weights of the
+          classes, and P are the weights of pairs of rows by their two classes.
 
         Raises NeedsRefine if share > 0, because the components would be the single features of
         largest scatter, or if `between` has a negative eigenvalue.
 
         factors: (classes,), sum of the weights of all pairs of one row, by the row's class.
         """
-        # Only the diagonal of `within` is known. Assume that it is the same in all classes. Then
-        # `share` is the mean of `factors`, in which each class counts by its weight n.
+        # `share` is this mean if the scatter about the class mean is the same in all classes.
         n = moments.label_weights
         within = np.maximum(moments.diagonal - (moments.cross**2 / n).sum(axis=1), 0.0)
         share = float(factors @ n) / moments.weight

@@ -400,17 +400,19 @@ def clear_counts_keep_columns(state: TableState) -> TableState:
 def check_map_can_learn(feature_map: FeatureMap | None, rows: pa.RecordBatch) -> None:
     """Raise an error if the map cannot learn these rows.
 
-    - The map `table` must be able to convert the values of columns whose kind is declared.
+    - Other maps than those below, and estimators without a map, cannot learn rows of a table.
     - The map `text` must find the column of texts.
-    - Other maps, and estimators without a map, cannot learn rows with columns of mixed types.
+    - The map `table` must be able to convert the values of columns whose kind is declared.
 
     Raises SchemaMismatch or InvalidRows.
 
     feature_map: the feature map, or None if there is no feature map.
+    rows: rows of a table, whose columns may have any types.
     """
     if not isinstance(feature_map, Table | Text):
         refuse_table(rows)
     elif isinstance(feature_map, Text):
+        # It raises an error if there is no column of texts. The name is not needed.
         feature_map.column_names(rows)
     else:
         # Converting raises the error. The converted values are not needed.

@@ -661,12 +661,13 @@ def merge_column_statistics(
 
 
 def _merge_categories(a: TableColumn, b: TableColumn, width_so_far: int) -> tuple[TableColumn, dict[int, int], int]:
-    """Merge the categories that have their own mapped column.
+    """Merge the categories of a table's column in two states, `a` and `b`.
 
-    Mapped columns are the columns of numbers that the map returns. Returns three values:
+    Only categories with a mapped column of their own, a column of numbers that the map returns, are
+    merged. Categories that only `b` has get new mapped columns. Returns three values:
 
-    - Column `a` with the categories and counts of both columns.
-    - Dict from the index of each mapped column of `b` to its index after the merge.
+    - Column `a` with the categories and counts of both.
+    - Dict from the index of each mapped column in `b` to its index after the merge.
     - Number of mapped columns of the whole table after the merge.
 
     width_so_far: number of mapped columns of the whole table so far.

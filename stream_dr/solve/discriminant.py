@@ -108,22 +108,21 @@ def positive_scatter_sum_eigenpairs(
 ) -> LoadingsAndEigenvalues:
     """Return positive eigenpairs of a weighted sum of scatter matrices.
 
-    The sum (features, features) is a·F Fᵀ + b·(F Fᵀ + diag(W)) with b < 0. F Fᵀ is the scatter
-    between classes. W (features,) is the diagonal of the scatter within classes, so F Fᵀ + diag(W)
-    takes the place of the total scatter. All scatters have the same divisor, for example the number
-    of rows.
+    The sum (features, features) is a·B + b·T with b < 0. B = F Fᵀ is the scatter between classes.
+    T is the total scatter, of which only the diagonal is known. Its other entries are taken to be
+    those of B, as if the scatter within classes, T − B, were diagonal. All scatters have the same
+    divisor, for example the number of rows.
 
     Returns r eigenvectors (features, r) and eigenvalues (r,), largest first. r is at most the
     number c of classes. A step of Lanczos' method costs O(d c) for d features.
 
     between_factor: (features, c), the matrix F, for c classes.
     between_weight: the number a.
-    total_scatter_diagonal: (features,), diagonal of the total scatter. Without the diagonal of
-        F Fᵀ, it is W.
+    total_scatter_diagonal: (features,), diagonal of T.
     total_scatter_weight: the number b, below 0.
     """
-    # The sum of the scatter matrices is weight · F Fᵀ − diag(within), where weight is a + b and
-    # `within` is |b| W. Without classes (c = 0) it has no positive eigenvalue.
+    # The sum of the scatter matrices is weight · F Fᵀ − diag(within). weight is a + b, and `within`
+    # is |b| times the diagonal of T − B. Without classes (c = 0) no eigenvalue is positive.
     between_diagonal = np.einsum("ij,ij->i", between_factor, between_factor)
     within = -total_scatter_weight * np.maximum(total_scatter_diagonal - between_diagonal, 0.0)
     weight = between_weight + total_scatter_weight

@@ -354,8 +354,8 @@ class CsvFile:
         if column_name in roles.labels:
             separator = roles.separator
 
-        # `_first_bad_record` calls this function with groups of records, and then with each record
-        # of the first group for which it returns False. Missing values are not checked.
+        # True if all values of the column are whole numbers or missing in these records.
+        # `_first_bad_record` checks groups of records, and then each record of the first bad group.
         def are_whole(records: list[Record]) -> bool:
             codes = [fields[j] for _, fields in records]
             if separator is not None:

@@ -454,15 +454,16 @@ def _held_out_errors(
     """Return the errors (m,) of m predictors on held-out rows.
 
     A predictor was fitted to training rows with the means x̄ and ȳ of rows and targets. It predicts
-    the k target columns of a row x as ȳ + Wᵀ(x − x̄). A target is a number, or 1 for the row's label
-    and 0 for others. With the residuals e (k,) of a row, an error is the weighted sum of |Fᵀ e|²
-    over the held-out rows. A label that is not a class of the training rows is predicted as 0.
+    the k targets of a row x as ȳ + Wᵀ(x − x̄) with a matrix W. A target is a number, or 1 for the
+    row's label and 0 for others. A label that is not a class of the training rows is predicted as
+    0. The error is the weighted sum of |Fᵀ e|² over the held-out rows, where e (k,) are the targets
+    of a row minus their predictions.
 
     train_moments: moments (means and centred sums) of the training rows.
     validation_moments: moments of the held-out rows, in the same scaled features.
-    loss_factors: (k, r), matrix F, which decides how much each target column counts.
-    predictors: the m predictors W = V diag(g) Vᵀ Cxy, with one basis V, and factors g for each. Cxy
-        (features, k) is the cross-scatter of the training rows and their targets.
+    loss_factors: (k, r), matrix F, which decides how much each target counts.
+    predictors: basis V (features, q) and factors g (m, q). Predictor i has W = V diag(g[i]) Vᵀ Cxy.
+        Cxy (features, k) is the cross-scatter of the training rows and their targets.
     """
     # Moments lack the columns of labels without rows, for which `present` (k,) is False.
     F_train = loss_factors[train_moments.present]

@@ -123,18 +123,17 @@ class FittedState:
     ) -> Projection:
         """Orient and cache a new projection, and return it.
 
-        The projection is cached until more rows are learned. It is not cached if rows were learned
-        while it was solved. The components get the signs and order of the last projection that was
-        returned to the user. Some methods update their components with each row, by a recurrence
-        (`projection.solution` is "recurrence"). Their components get no other signs or order.
+        To orient is to give the components the signs and order of the last projection that the
+        user has got. Components of solution "recurrence", which change little with each row, are
+        not oriented. The projection is cached, unless rows were learned while it was solved.
 
         projection: the new projection.
         multiply_by_scatter: function that multiplies columns by the rows' scatter. The components
             of the new and the last projection are compared with this function.
-        version: value of the attribute `version` when the projection's state was read. `version`
-            counts how often a cached projection became invalid.
+        version: value of the attribute `version` when the projection's state was read. It changes
+            whenever rows are learned.
         """
-        # `shown` is the last projection that was oriented and returned. A recurrence has none.
+        # `shown` is the last projection that was oriented.
         if projection is not self.shown and projection.solution != "recurrence":
             projection = self.shown = orient_components(projection, self.shown, multiply_by_scatter)
         # Compute the projected mean (`offset`) once, and not for each row that is transformed.
