@@ -77,8 +77,8 @@ async def unlearn(
     rows. With {"releases": "drop"}, they are deleted before the response.
     """
     loop = asyncio.get_running_loop()
-    # Finding the rows reads through the log, so it runs in a thread of the pool `slow`.
-    # The request is on disk when `appended` is done.
+    # `running.unlearn` finds the rows, and returns a future, which is done when the request is on
+    # disk. Finding them reads through the log, so it runs in a thread of the pool `slow`.
     drop = rows.releases is not None
     appended = await loop.run_in_executor(shared.slow, shared.running.unlearn, rows.positions, rows.ids, key, drop)
     receipt = await asyncio.wrap_future(appended)

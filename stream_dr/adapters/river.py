@@ -234,7 +234,7 @@ class RiverTransformer(base.MiniBatchTransformer):
             # CSR rows have a column for each name learned so far. There may be none.
             if rows.shape[1] == 0:
                 return empty
-        # With an open width, the rows may have names, and so columns, that were not learned yet.
+        # The width of the rows is open, because the projection may not have the newest columns yet.
         try:
             projection = self.learner.projection()
             return np.asarray(self.learner.project(projection, self._with_open_width(rows)))

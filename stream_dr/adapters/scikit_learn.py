@@ -53,15 +53,15 @@ def to_sklearn(model: Estimator | Projection | Release | str | Path) -> Any:
       `decision_function` and `predict_proba` return what the estimator itself returns.
     - PCA becomes scikit-learn's PCA. `inverse_transform` is right, too. If its components are not
       orthonormal, because of standardize=True or a steady basis, it becomes a TruncatedSVD.
-    - Any other linear projection becomes a TruncatedSVD, behind a StandardScaler that subtracts the
+    - Any other linear projection becomes a TruncatedSVD, after a StandardScaler that subtracts the
       mean if there is one. Only `transform` is meant to be used: `inverse_transform` is right only
       if the components are orthonormal, and targets are not predicted.
     - A projection with the map polynomial (with all products) or nystroem becomes a Pipeline with
       PolynomialFeatures or Nystroem before these.
 
     LinearDiscriminantAnalysis and StandardScaler take dense rows. `transform` differs by rounding
-    errors. Those of kernels are larger for rows far from 0, because scikit-learn computes distances
-    from products. Other attributes, such as explained variances, are not set. The names of named
+    errors. With nystroem, these are larger for rows far from 0, because scikit-learn computes
+    distances from products. Other attributes, such as explained variances, are not set. The names of named
     columns become `feature_names_in_`.
 
     model: a fitted estimator, a projection, a release, or the path of a release's file.
@@ -246,7 +246,7 @@ def _map_step(projection: Mapped) -> _MapStep:
 
 
 def _nystroem_step(mapping: Nystroem, landmarks: Landmarks) -> _MapStep:
-    """Return the Nystroem of scikit-learn that has the landmarks of our map."""
+    """Return scikit-learn's Nystroem with the landmarks of the map `nystroem`."""
     from scipy.linalg import solve_triangular
     from sklearn import kernel_approximation
 
@@ -262,7 +262,7 @@ def _nystroem_step(mapping: Nystroem, landmarks: Landmarks) -> _MapStep:
 
 
 def _polynomial_step(mapping: Polynomial, n_features: int) -> _MapStep:
-    """Return the fitted PolynomialFeatures that is equal to our map of all products."""
+    """Return scikit-learn's PolynomialFeatures, fitted, in place of the map `polynomial`."""
     from sklearn.preprocessing import PolynomialFeatures
 
     # With coef0 = 0, the kernel (γ xᵀy + coef0)^degree has products of exactly `degree` features.
@@ -291,7 +291,8 @@ def _for_sklearn_columns(linear: Linear, mapped: _MapStep) -> Linear:
     mapped: scikit-learn's transformer in place of our feature map.
     """
     # A column of our map is a column of scikit-learn times its factor. So loadings are multiplied
-    # by the factors, and means are divided by them.
+    # by the factors, and means are divided by them. The readout, which predicts classes, may have
+    # further loadings (`rest`).
     factors = mapped.factors[:, None]
     readout = linear.readout
     if readout is not None and readout.rest is not None:

@@ -520,19 +520,7 @@ def _table_column(column: pa.Array) -> pa.Array:
     # flag `ordered`, which is set only for texts.
     kind = column.type
     if pa.types.is_dictionary(kind):
-        # Convert each distinct value once: many rows may share one long text. The values may also
-        # be numbers or dates, which become texts here. For example, rows with the codes (4, 2, 4)
-        # have the used codes (4, 2). Both values become texts, with the codes (0, 1) if these
-        # differ. So the rows get the codes (0, 1, 0).
-        used = column.indices.unique().drop_null()
-        values = column.dictionary
-        if kind.value_type == pa.string_view():  # Arrow cannot take items of this type.
-            values = values.cast(pa.string())
-        # Every value can become a text, so no error needs the name of the column ("").
-        texts = convert_column("", _table_column(values.take(used)), "text")
-        # `index_in` finds each row's code in `used`, and `take` the code of the value's text.
-        codes = texts.indices.take(pc.index_in(column.indices, used))
-        return pa.DictionaryArray.from_arrays(codes, texts.dictionary)
+        return _categories_as_texts(column)
     if is_string_type(kind):
         encoded = column.cast(pa.string()).dictionary_encode()
         return pa.DictionaryArray.from_arrays(encoded.indices, encoded.dictionary, ordered=True)
@@ -553,6 +541,23 @@ def _table_column(column: pa.Array) -> pa.Array:
     if np.fmax.reduce(np.abs(numbers), initial=0.0) > LARGEST_EXACT_INTEGER:
         return _table_column(column.cast(pa.string()))
     return column.cast(pa.int64())
+
+
+def _categories_as_texts(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return categories of any type, such as numbers or dates, as categories of texts.
+
+    Each distinct value that occurs is converted once, because many rows may share a long text.
+    """
+    # For example, rows with the codes (4, 2, 4) have the used codes (4, 2). The texts of their
+    # values get the codes (0, 1), so the rows get the codes (0, 1, 0).
+    used = column.indices.unique().drop_null()
+    values = column.dictionary
+    if values.type == pa.string_view():  # Arrow cannot take items of this type.
+        values = values.cast(pa.string())
+    # Every value can become a text, so no error needs the name of the column ("").
+    texts = convert_column("", _table_column(values.take(used)), "text")
+    codes = texts.indices.take(pc.index_in(column.indices, used))
+    return pa.DictionaryArray.from_arrays(codes, texts.dictionary)
 
 
 def _split_vector_column(name: str, column: pa.Array) -> list[tuple[str, pa.Array]]:

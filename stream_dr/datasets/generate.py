@@ -216,11 +216,11 @@ def _ancestor_codes() -> np.ndarray:
 
 
 def _cumulative_subtopic_shares() -> np.ndarray:
-    """Return the cumulative probabilities (4, 103) of topics below a main topic.
+    """Return the cumulative probabilities (4, 103) of topics below each main topic.
 
-    There are 103 topics in a tree, of which 4 are main topics. Row i has the probabilities of all
-    topics if the main topic is i. They are 0 for topics that are not below it. The others follow
-    Zipf's law, in random order of the topics.
+    There are 103 topics in a tree, whose 4 roots are the main topics. Entry (i, j) is the
+    probability that a topic drawn below the main topic i is one of the topics 0 to j. The
+    probabilities of the topics below it follow Zipf's law, in random order.
     """
     shares = np.zeros((len(TOP_SHARES), len(TOPICS)))
     for i, top in enumerate(TOP_SHARES):
@@ -423,27 +423,35 @@ def _draw_word_rows(
 
     Returns the rows (1,000, 47,236): tf-idf weights of the drawn words, each row of length 1.
     """
-    # Draw the number of words of each row. `row` has the index of the row of each word to draw.
+    # Draw a word of the whole vocabulary for each place in a row. `row` has the place's row. The upper
+    # 20 of its 32 random bits select a word from the table `common` (2^20,).
+    row = _draw_rows_of_words(random)
+    bits = random.integers(0, 1 << 32, len(row), dtype=np.uint32)
+    word = word_tables.common[bits >> np.uint32(12)]
+
+    # With the probability TOPICAL, a word of one of the row's topics replaces it. The lower 12 bits
+    # select it from the topic's row of the table `topical` (103, 2^12).
+    topical = np.flatnonzero(random.random(len(row), dtype=np.float32) < TOPICAL)
+    topic = _pick_topics(random, row[topical], topic_codes, topic_indptr)
+    word[topical] = word_tables.topical[topic, bits[topical] % TOPIC_TABLE]
+    return _weight_and_scale_words(row, word, word_tables.idf)
+
+
+def _draw_rows_of_words(random: np.random.Generator) -> np.ndarray:
+    """Draw the number of words of 1,000 rows, and return the row of each word."""
     # A log-normal number with this mean logarithm has the mean WORDS_A_ROW. At least 4 are drawn.
     mean_log_length = np.log(WORDS_A_ROW) - _LENGTH_SIGMA**2 / 2
     lengths = np.maximum(random.lognormal(mean_log_length, _LENGTH_SIGMA, _CHUNK), 4).astype(np.int64)
-    row = np.repeat(np.arange(_CHUNK, dtype=np.uint32), lengths)
+    return np.repeat(np.arange(_CHUNK, dtype=np.uint32), lengths)
 
-    # `bits` has a random number for each word to draw. Its upper 20 of 32 bits select a word of the
-    # whole vocabulary from the table `common` (2^20,).
-    bits = random.integers(0, 1 << 32, len(row), dtype=np.uint32)
-    word = word_tables.common[bits >> np.uint32(12)]
-    # At some random places, a word of one of the row's topics replaces the word of the vocabulary.
-    # The lower 12 bits select it from the table of this topic.
-    topical = np.flatnonzero(random.random(len(row), dtype=np.float32) < TOPICAL)
-    topical_row = row[topical]
-    # Each of the row's topics is picked with equal probability. `pick` is its index in topic_codes.
-    n_topics = np.diff(topic_indptr)[topical_row]
-    offset = (random.random(len(topical)) * n_topics).astype(np.int64)
-    pick = topic_indptr[topical_row] + offset
-    word[topical] = word_tables.topical[topic_codes[pick], bits[topical] & np.uint32(TOPIC_TABLE - 1)]
 
-    return _weight_and_scale_words(row, word, word_tables.idf)
+def _pick_topics(
+    random: np.random.Generator, rows: np.ndarray, topic_codes: np.ndarray, topic_indptr: np.ndarray
+) -> np.ndarray:
+    """Return the code of a random topic of each of the given rows."""
+    n_topics = np.diff(topic_indptr)[rows]
+    offset = (random.random(len(rows)) * n_topics).astype(np.int64)
+    return np.asarray(topic_codes[topic_indptr[rows] + offset])
 
 
 def _weight_and_scale_words(row: np.ndarray, word: np.ndarray, idf: np.ndarray) -> sp.csr_matrix:

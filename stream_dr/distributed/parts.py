@@ -584,7 +584,7 @@ class _ParallelReplay:
             raise type(e)(f"{batch_reference.uri}, batch {batch_reference.batch}: {e}", **e.details) from e
 
     def _count_batch(self, reference: Reference) -> None:
-        """Count the rows of a batch and report progress."""
+        """Add a batch's rows to the replay's progress, and report it."""
         # Count the rows of a batch once, even if a worker is lost and another learns them again.
         if reference.key not in self._counted_keys:
             self._counted_keys.add(reference.key)

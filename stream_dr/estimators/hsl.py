@@ -73,9 +73,9 @@ class HSL(TwoStage, _LaplacianParameter):
 
     The state has O(d·(k + 2)) numbers for d features and k labels. "clique" and "star" add d
     numbers for each distinct set of labels. Learning a row costs O(its entries × its labels). The
-    exact scatter adds d² numbers to the state and O(d²) to learning a row. Solving costs
-    O(d³ + d k²), or O(d k²) from the diagonal of Cxx. `refine` makes a solution from the diagonal
-    exact.
+    exact scatter (the whole matrix Cxx, not only its diagonal) adds d² numbers to the state and
+    O(d²) to learning a row. Solving costs O(d³ + d k²), or O(d k²) if only the diagonal is stored.
+    The solution is then approximate, and `refine` makes it exact.
     """
 
     limit: ClassVar[str] = "there are at most as many as labels"

@@ -42,9 +42,10 @@ class PresenceAccumulator(MomentAccumulator):
         super().__init__("indicator", "none", state=state)
 
     def check_and_plan_batch(self, block: Block) -> PlannedBatch:
-        """Check a batch, and return it ready to be added to the sums.
+        """Check a batch, and return it ready to be counted.
 
-        In the returned PlannedBatch, X is 1 for each feature that is present in a row.
+        The counts are of rows in which a feature is present (not 0), by feature and label. So X of
+        the returned PlannedBatch is 1 where the batch's X is not 0.
         """
         batch = super().check_and_plan_batch(block)
         return batch._replace(X=_presences(batch.X))
@@ -84,7 +85,7 @@ class Presences(NamedTuple):
 
 
 def _presences(X: Rows) -> Presences:
-    """Return CSR arrays with 1 for each nonzero value of X."""
+    """Return the arrays of a CSR matrix that is 1 where X is not 0."""
     if not isinstance(X, np.ndarray):
         return Presences(X.indptr, X.indices, X.data.astype(bool).astype(X.data.dtype))
     row_numbers, columns = np.nonzero(X)

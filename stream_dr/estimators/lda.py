@@ -113,8 +113,9 @@ class LDA(LinearClassifier, TwoStage):
     variance is used.
 
     The state has O(d·(c + 2)) numbers for d features and c classes. Learning a row costs O(its
-    entries). The exact scatter adds d² numbers to the state and O(d²) to learning a row. Solving
-    costs O(d³ + d c²), or O(d c²) from the diagonal.
+    entries). The exact scatter (the whole matrix Cxx, not only its diagonal) adds d² numbers to the
+    state and O(d²) to learning a row. Solving costs O(d³ + d c²), or O(d c²) if only the diagonal is
+    stored.
     """
 
     limit: ClassVar[str] = "there are at most as many as classes less 1, and as features that vary"

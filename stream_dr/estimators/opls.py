@@ -36,9 +36,10 @@ class OPLS(TargetRegression, TwoStage):
     Eigenvalues λ are in the squared unit of the targets, summed over rows.
 
     The state has O(d·(k + 2)) numbers for d features and k targets (labels or columns of numbers).
-    Learning a row costs O(its entries × its labels). The exact scatter adds d² numbers to the
-    state and O(d²) to learning a row. Solving costs O(d³ + d k²), or O(d k²) from the diagonal of
-    Cxx. `refine` makes a solution from the diagonal exact.
+    Learning a row costs O(its entries × its labels). The exact scatter (the whole matrix
+    Cxx, not only its diagonal) adds d² numbers to the state and O(d²) to learning a row. Solving
+    costs O(d³ + d k²), or O(d k²) if only the diagonal is stored. The solution is then approximate,
+    and `refine` makes it exact.
     """
 
     limit: ClassVar[str] = "there are at most as many as targets that the rows say something about"

@@ -74,9 +74,9 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     computed as if features were uncorrelated, until `refine` makes them exact.
 
     The state has O(d·(k + 2)) numbers for d features and k targets (labels or columns of numbers).
-    Learning a row costs O(its entries × its labels). The exact scatter adds d² numbers to the
-    state and O(d²) to learning a row. Solving costs O(p (d² + d k²)) for p components, or
-    O(p d k²) from the diagonal.
+    Learning a row costs O(its entries × its labels). The exact scatter (the whole matrix,
+    not only its diagonal) adds d² numbers to the state and O(d²) to learning a row. Solving costs
+    O(p (d² + d k²)) for p components, or O(p d k²) if only the diagonal is stored.
     """
 
     limit: ClassVar[str] = "past these the rows have no covariance with the targets"

@@ -44,8 +44,8 @@ class WMV(Refinable):
         Weight of two rows of different classes.
     pairs : {"equal", "share"}, default "equal"
         How alpha and beta become weights of pairs of rows. With "equal", the weight is alpha for
-        two rows of the same class, and beta for two rows of different classes. With "share", it is
-        beta / N + alpha / n for the same class, and beta / N for different classes. N is the
+        two rows of the same class, and beta for two rows of different classes. With "share", each
+        pair has the weight beta / N, and a pair of the same class has alpha / n more. N is the
         number of all rows, and n the number of rows of the class.
     pair_weights : list of (label, label, float) or None, default None
         Weight of a pair of rows, one row of each of the two labels. The labels may be in any

@@ -169,11 +169,14 @@ def suitable_map_spec(rows: pa.RecordBatch, table_spec: dict[str, Any]) -> dict[
 
     Raises InvalidParameter.
     """
-    # `taken_for` is the inferred kind. Columns of the kinds LEFT_OUT, such as ids, are not encoded.
+    # If the map `table` cannot learn the rows, keep it, so that its error is reported later.
     report = describe(rows, table_spec)
-    used = [column for column in report.columns if column.taken_for not in LEFT_OUT]
-    if len(used) == 1 and used[0].taken_for == "text" and not report.problems:
-        return {"map": "text", "column": used[0].name}
+    if report.problems:
+        return table_spec
+    # `taken_for` is the inferred kind. Columns of the kinds LEFT_OUT, such as ids, are not encoded.
+    encoded = [column for column in report.columns if column.taken_for not in LEFT_OUT]
+    if len(encoded) == 1 and encoded[0].taken_for == "text":
+        return {"map": "text", "column": encoded[0].name}
     return table_spec
 
 

@@ -285,43 +285,41 @@ class CsvFile:
     def _read_codes(self, texts: pa.Array, column_name: str, roles: ColumnRoles) -> pa.Array:
         """Return a column of ids or labels as integers or texts.
 
-        The first values of a column decide for the whole file. If `_as_integers` can read all of
-        them, the column has integers. If not, it has texts.
+        If rows have several labels, the result has a list of integers or texts for each row.
 
-        texts: the column's values in one batch. A column of `labels` is split into lists of labels.
-
-        Raises MalformedInput, which names the line, if the column has integers and a later value is
-        no integer.
+        texts: the column's values in one batch.
         """
         # Labels may be missing, ids must not. `gaps` are the texts that stand for a missing label.
-        are_ids = column_name == roles.id
-        if not are_ids:
+        if column_name != roles.id:
             gaps = pa.array(sorted(self.form.gaps))
             texts = pc.if_else(pc.is_in(pc.utf8_trim_whitespace(texts), gaps), None, texts)
-        sets = None
-        if column_name in roles.labels:
-            # Without a separator, texts are JSON lists, in which labels are numbers or strings.
-            if roles.separator is None:
-                return texts
-            # `sets` has a list of labels for each row, and `texts` the labels of all lists.
-            sets = split_labels(texts, column_name, roles.separator)
-            texts = sets.flatten()
+        if column_name not in roles.labels:
+            return self._integers_or_texts(texts, column_name, roles)
+        # Without a separator, texts are JSON lists, which are read later.
+        if roles.separator is None:
+            return texts
 
-        # The first batch with a value decides. Before it, all values are null, and stay texts.
-        # `integers` is None if some text is no integer.
-        integers = self._as_integers(texts, are_ids)
-        if texts.null_count < len(texts):
+        # Convert the labels of all lists, and put them into the lists again.
+        lists = split_labels(texts, column_name, roles.separator)
+        codes = self._integers_or_texts(lists.flatten(), column_name, roles)
+        return pa.ListArray.from_arrays(lists.offsets, codes, mask=lists.is_null())
+
+    def _integers_or_texts(self, texts: pa.Array, column_name: str, roles: ColumnRoles) -> pa.Array:
+        """Return ids or labels as integers, or unchanged if the column has texts.
+
+        The first batch with a value decides for the whole file. The column has integers if all of
+        its values are integers. Raises MalformedInput, which names the line, if the column has
+        integers and a later value is none.
+        """
+        integers = self._as_integers(texts, are_ids=column_name == roles.id)
+        has_value = texts.null_count < len(texts)
+        if has_value:
             self._has_integers.setdefault(column_name, integers is not None)
         if not self._has_integers.get(column_name):
-            if sets is None:
-                return texts
-            return sets
+            return texts
         if integers is None:
             self._raise_not_whole(column_name, roles)
-        # Put the integers into the lists again, if the column has lists of labels.
-        if sets is None:
-            return integers
-        return pa.ListArray.from_arrays(sets.offsets, integers, mask=sets.is_null())
+        return integers
 
     def _as_integers(self, texts: pa.Array, are_ids: bool = False) -> pa.Array | None:
         """Return texts as integers, or None if one is no integer.

@@ -124,10 +124,10 @@ def _parse_number(field: str) -> float:
 
 
 def _parse_whole_number(field: str) -> int | None:
-    """Return the integer in a field, or None if there is none.
+    """Return the integer that a field of text is, or None.
 
-    "3.0" and "3e0" are integers, too. None is returned for such a form of 2^53 or more, because a
-    double may have rounded it.
+    "3", "3.0" and "3e0" are the integer 3. Integers of 2^53 or more must be written without a point
+    or exponent, because such a number may have been rounded. Otherwise, the result is None.
     """
     # Python parses 1_000 as a number. In a file it is a word.
     if "_" in field:

@@ -71,6 +71,7 @@ def read_parquet(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per
     with file:
         schema = file.schema_arrow
         columns = [name for name in schema.names if name not in roles.drop]
+        # `features` is None if the columns are those of a shard, such as `indices` and `values`.
         features = feature_columns_unless_shard(schema, roles)
         with errors_as_malformed_input(path, "is not to be read", *_ERRORS):
             batches = file.iter_batches(rows_per_block, columns=columns)

@@ -756,7 +756,7 @@ class MappedMethod(Estimator, Generic[InnerState]):
 
     @abstractmethod
     def inner_accumulator(self, state: InnerState | None) -> Accumulator:
-        """Return an accumulator that learns rows after the feature map.
+        """Return an accumulator that learns rows which the feature map has mapped.
 
         state: state from which the accumulator continues. None means an empty accumulator.
         """

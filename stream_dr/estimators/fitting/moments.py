@@ -136,7 +136,8 @@ class Moments(NamedTuple):
 
         The origin of the coordinates is the mean of all rows.
 
-        loadings: (features, p), the p components. They apply to features multiplied by `scale`.
+        loadings: (features, p), the p components. They apply to features multiplied by the attribute
+            `scale`, for example to standardise them.
         """
         return self.cross.T @ loadings / self.label_weights[:, None]
 
