@@ -341,14 +341,10 @@ class _ClusterRun:
         """
         plan = self._plan
         spec, state = plan.recurrences[recurrence_index]
-        # If the model has learned rows, its state is sent to a worker (`scatter` returns a future),
-        # where the task continues from it.
-        states = []
-        if state is not None:
-            states = [self._client.scatter(state)]
-        # Several tasks learn each batch, but its rows shall count as progress only once. The tasks
-        # of `plan.specs`, the models with mergeable states, count them. If there are no such
-        # models, the task of the first recurrence does.
+        # The task continues from the state of a model that has learned rows.
+        states = [] if state is None else [self._client.scatter(state)]
+        # Several tasks learn each batch, but its rows count as progress only once. If no task of
+        # models with mergeable states counts them, the task of the first recurrence does.
         counts_as_progress = not plan.specs and recurrence_index == 0
         key = f"{self._context.topic}-recurrence-{recurrence_index}"
         return submit_checked(
@@ -472,8 +468,7 @@ def _locate_batch(directory: Directory, reference: Reference) -> tuple[Reference
     """
     # The shard may have another URI than the log says, if it was moved.
     shard = find_shard(directory.path, reference.uri, reference.sha256)
-    current = reference._replace(uri=shard_file_uri(shard))
-    return current, shard.bytes / shard.rows * reference.rows
+    return reference._replace(uri=shard_file_uri(shard)), shard.bytes / shard.rows * reference.rows
 
 
 class _ClusterSums:

@@ -460,11 +460,8 @@ def _fourier_map_spec(X: np.ndarray) -> JsonDict:
     Its gamma is 1 / (sum of the columns' variances), rounded to two digits. If all columns are
     constant, gamma is 1.
     """
-    variance = float(X.var(axis=0).sum())
-    gamma = 1.0
-    if variance:
-        gamma = float(f"{1 / variance:.2g}")
-    return {"map": "random_fourier", "n_features": 500, "gamma": gamma}
+    variance = float(X.var(axis=0).sum()) or 1.0
+    return {"map": "random_fourier", "n_features": 500, "gamma": float(f"{1 / variance:.2g}")}
 
 
 def _method_text(key: str, params: JsonDict) -> str:
@@ -608,9 +605,8 @@ def _score_linear_baseline(estimator_with_feature_map: Estimator, train: Block, 
     # In the table of results, the features count as components. scikit-learn needs the values of
     # all rows at once, so they count as the model's bytes.
     cannot = "reduce, merge, unlearn, learn row by row"
-    n_columns = X.shape[1]
     size = X.data.nbytes
-    return MethodResult(_ALL_FEATURES, "", {}, score, components=n_columns, seconds=seconds, bytes=size, cannot=cannot)
+    return MethodResult(_ALL_FEATURES, "", {}, score, X.shape[1], seconds=seconds, bytes=size, cannot=cannot)
 
 
 def _matrix_for_sklearn(estimator_with_feature_map: Estimator, block: Block) -> Rows:

@@ -193,9 +193,7 @@ def describe(rows: pa.RecordBatch | Iterable[pa.RecordBatch], spec: dict[str, An
     spec = spec or {}
     table_map = _table_map_of_spec(spec)
     table_map.check()
-    names = []
-    if batches:
-        names = batches[0].schema.names
+    names = batches[0].schema.names if batches else []
     problems = _unknown_column_problems(table_map, names)
 
     # Infer the kinds first, because text columns share a number of hashed words.

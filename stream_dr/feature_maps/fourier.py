@@ -195,11 +195,14 @@ class RandomFourier(FeatureMap):
         A frequency ω has the two features cos ωᵀx and sin ωᵀx, times √(2/D), of a row x. They are 0
         if |ωᵀx| is above `FARTHEST`, because the angle then has no correct digits.
 
-        X: (rows, features), dense or CSR.
+        X: (rows, features), dense or CSR. It may have fewer features than the stream.
         n_stream_features: number of features of the stream so far.
         names: not used.
         """
-        angles = self._angles(X, n_stream_features)
+        # Orthogonal frequencies depend on the number of features for which they are drawn.
+        n_features = n_stream_features if self.orthogonal else X.shape[1]
+        omega = frequencies(self, self._drawn_features(n_features))
+        angles = np.asarray(X @ omega[: X.shape[1]])
         far = np.abs(angles) > FARTHEST
 
         out = np.empty((X.shape[0], self.n_features))
@@ -220,19 +223,6 @@ class RandomFourier(FeatureMap):
         n_input_columns: number of features of the rows before mapping.
         """
         return 4 * self.n_features * self._drawn_features(n_input_columns)
-
-    def _angles(self, X: Rows, n_stream_features: int) -> np.ndarray:
-        """Return the products (rows, D/2) of rows and frequencies.
-
-        X: (rows, features). It may have fewer features than the stream.
-        n_stream_features: number of features of the stream so far.
-        """
-        # Orthogonal frequencies depend on the number of features for which they are drawn.
-        n_features = X.shape[1]
-        if self.orthogonal:
-            n_features = n_stream_features
-        omega = frequencies(self, self._drawn_features(n_features))
-        return np.asarray(X @ omega[: X.shape[1]])
 
     def _drawn_features(self, n_features: int) -> int:
         """Return for how many features to draw frequencies, at least `n_features`."""
@@ -259,11 +249,9 @@ def frequencies(fourier_map: RandomFourier, n_features: int) -> np.ndarray:
     gamma = float(fourier_map.gamma)  # type: ignore[arg-type]
     # Only the RBF kernel has an orthogonal variant, in which the frequencies are orthogonal.
     if fourier_map.orthogonal:
-        normals = _draw_orthogonal_frequencies(n_features, half, seed)
-        omega: np.ndarray = np.sqrt(2.0 * gamma) * normals
+        omega: np.ndarray = np.sqrt(2.0 * gamma) * _draw_orthogonal_frequencies(n_features, half, seed)
     elif fourier_map.kernel == "rbf":
-        normals = draw_normals(seed, SPECTRUM, 0, n_features, half)
-        omega = np.sqrt(2.0 * gamma) * normals
+        omega = np.sqrt(2.0 * gamma) * draw_normals(seed, SPECTRUM, 0, n_features, half)
     elif fourier_map.kernel == "matern":
         omega = _draw_matern_frequencies(n_features, half, seed, gamma, fourier_map.nu)
     else:
@@ -347,12 +335,9 @@ def _draw_orthogonal_frequencies(n_features: int, n_frequencies: int, seed: int)
         # Without the signs of R's diagonal, not all directions of Q would be equally likely.
         q, r = np.linalg.qr(normals)
         blocks.append(q * np.sign(np.diag(r)))
-    return np.hstack(blocks) * _draw_normal_lengths(n_features, n_frequencies, seed)  # type: ignore[no-any-return]
 
-
-def _draw_normal_lengths(n_features: int, n_vectors: int, seed: int) -> np.ndarray:
-    """Return random lengths (n_vectors,) of standard normal vectors."""
-    # Their squares have a χ² distribution. Its inverse distribution function is applied to uniform
-    # random numbers.
-    uniforms = draw_uniforms(seed, LENGTHS, 0, n_vectors)[:, 0]
-    return np.sqrt(2.0 * gammaincinv(n_features / 2.0, uniforms))  # type: ignore[no-any-return]
+    # The squared lengths have a χ² distribution. Its inverse distribution function is applied to
+    # uniform random numbers.
+    uniforms = draw_uniforms(seed, LENGTHS, 0, n_frequencies)[:, 0]
+    lengths = np.sqrt(2.0 * gammaincinv(n_features / 2.0, uniforms))
+    return np.hstack(blocks) * lengths  # type: ignore[no-any-return]

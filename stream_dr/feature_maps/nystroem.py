@@ -382,13 +382,12 @@ class Nystroem(FeatureMap):
         """
         # Once there are all landmarks (rows of `factor`), no further row is drawn.
         picked = landmarks.picked
-        first = self.first or self.max_landmarks
         if len(landmarks.factor) == self.max_landmarks:
             return np.zeros(0, dtype=np.int64), picked
 
         # `draws` are random numbers in (0, 1), which depend on the number of the row in the stream.
         draws = draw_uniforms(self.seed, _LANDMARK_DRAW, landmarks.seen, block.rows)[:, 0]
-        remaining = max(0, first - landmarks.seen)
+        remaining = max(0, (self.first or self.max_landmarks) - landmarks.seen)
         drawn = _draw_among_remaining(draws, remaining, self.max_landmarks - picked)
         picked += len(drawn)
 

@@ -128,16 +128,6 @@ class Polynomial(FeatureMap):
             return 8 * self.degree * n_products
         return 12 * self.degree * n_input_columns
 
-    def _with_constant(self, X: Rows) -> np.ndarray:
-        """Return dense rows with the kernel's constant as one more feature, √coef0."""
-        rows: np.ndarray = X
-        if sp.issparse(X):
-            rows = X.toarray()
-        if not self.coef0:
-            return rows
-        constant = np.full((len(rows), 1), np.sqrt(self.coef0))
-        return np.hstack([rows, constant])
-
     def _all_products(self, X: Rows) -> np.ndarray:
         """Return all products of `degree` features of each row.
 
@@ -145,7 +135,12 @@ class Polynomial(FeatureMap):
 
         X: (rows, features). The caller has multiplied X by √γ.
         """
-        rows = self._with_constant(X)
+        rows = X.toarray() if sp.issparse(X) else X
+        # The constant coef0 of the kernel acts like one more feature of the value √coef0.
+        if self.coef0:
+            constant = np.full((len(rows), 1), np.sqrt(self.coef0))
+            rows = np.hstack([rows, constant])
+
         # Row i of `factors` (products, degree) has the indices of the features in product i. Its
         # weight makes the inner product of two results the kernel. Start from the weights
         # (products,), and multiply by one feature of each product at a time.
