@@ -152,14 +152,14 @@ class Table(TableMap):
 
         n_input_columns: number of columns of the table.
         """
-        # A table's column has at most `most` mapped columns, and one that marks missing values. A
-        # column of times has 7: the number, and sine and cosine of 3 cycles. A column of categories
-        # has one for each category, which may be more for columns in `one_hot`.
-        most = max(7, self.max_categories + self.n_hashed, self.n_words or 0)
+        # A column of times has 7 mapped columns: the number, and sine and cosine of 3 cycles.
+        most_of_column = max(7, self.max_categories + self.n_hashed, self.n_words or 0)
+        # A column in `one_hot` may have more categories than others.
         if self.one_hot:
-            most = max(most, MOST_ONE_HOT)
+            most_of_column = max(most_of_column, MOST_ONE_HOT)
+        # Each column may have one more, which marks missing values.
+        total = n_input_columns * (most_of_column + 1)
         # Without n_words, all columns of texts together share WORDS_IN_ALL hashed words.
-        total = n_input_columns * (most + 1)
         if n_input_columns and not self.n_words:
             total += WORDS_IN_ALL
         return total
@@ -607,16 +607,16 @@ def merge_table_states(table_map: TableMap, a: TableState, b: TableState) -> tup
         extra = min(set(columns_of_b) ^ set(a.names))
         raise CannotMerge(f"only one of the states has a column {extra!r}: learn both with the same columns.")
 
-    # Merge the columns by name. `mixed` is True if a category may be hashed in one of the tables,
-    # but have a mapped column of its own in the other.
+    # `mixed` is True if a category may be hashed in one of the tables, but have a mapped column of
+    # its own in the other.
     new_index = np.zeros(b.width, dtype=np.int64)
     columns = []
     mixed = a.mixed or b.mixed
     for column in a.columns:
         other = columns_of_b[column.name]
-        different = column.kind == "category" and set(column.categories) != set(other.categories)
-        hashed = column.hashed >= 0 or other.hashed >= 0
-        mixed |= different and hashed
+        categories_differ = column.kind == "category" and set(column.categories) != set(other.categories)
+        some_hashed = column.hashed >= 0 or other.hashed >= 0
+        mixed |= categories_differ and some_hashed
         merged_column, new_by_old, width = table_columns.merge_column_statistics(column, other, table_map, width)
         new_index[list(new_by_old)] = list(new_by_old.values())
         columns.append(merged_column)
