@@ -341,14 +341,10 @@ class _ClusterRun:
         """
         plan = self._plan
         spec, state = plan.recurrences[recurrence_index]
-        # If the model has learned rows, its state is sent to a worker (`scatter` returns a future),
-        # where the task continues from it.
-        states = []
-        if state is not None:
-            states = [self._client.scatter(state)]
-        # Several tasks learn each batch, but its rows shall count as progress only once. The tasks
-        # of `plan.specs`, the models with mergeable states, count them. If there are no such
-        # models, the task of the first recurrence does.
+        # The task continues from the state of a model that has learned rows.
+        states = [] if state is None else [self._client.scatter(state)]
+        # Several tasks learn each batch, but its rows count as progress only once. If no task of
+        # models with mergeable states counts them, the task of the first recurrence does.
         counts_as_progress = not plan.specs and recurrence_index == 0
         key = f"{self._context.topic}-recurrence-{recurrence_index}"
         return submit_checked(
@@ -465,6 +461,16 @@ class _TaskContext(NamedTuple):
     state: State
 
 
+def _locate_batch(directory: Directory, reference: Reference) -> tuple[Reference, float]:
+    """Return a reference with the current URI of its shard, and the batch's bytes.
+
+    The bytes are estimated by the batch's part of the shard's rows.
+    """
+    # The shard may have another URI than the log says, if it was moved.
+    shard = find_shard(directory.path, reference.uri, reference.sha256)
+    return reference._replace(uri=shard_file_uri(shard)), shard.bytes / shard.rows * reference.rows
+
+
 class _ClusterSums:
     """Callable that multiplies a model's scatter matrix by columns on Dask.
 
@@ -493,16 +499,9 @@ class _ClusterSums:
         logged = frozenset(position for position, reference in references if reference is None)
         self._logged = _RowsAtPositions(directory, model.estimator, logged, frozen)
 
-        # Create tasks for the workers, each with some of the batches in shards. `sized` has pairs
-        # (reference, number of bytes), estimated by the batch's part of the shard's rows.
-        sized = []
-        for _, reference in references:
-            if reference is not None:
-                # The shard may have another URI than the log says, if it was moved.
-                shard = find_shard(directory.path, reference.uri, reference.sha256)
-                current = reference._replace(uri=shard_file_uri(shard))
-                sized.append((current, shard.bytes / shard.rows * reference.rows))
+        # Create tasks for the workers, each with some of the batches in shards.
         # Each worker needs memory for STATES_IN_MEMORY states of the model.
+        sized = [_locate_batch(directory, reference) for _, reference in references if reference is not None]
         state_bytes = bound_state_bytes(model.estimator, directory.schema)
         check_workers(client, STATES_IN_MEMORY * state_bytes)
         self._tasks = divide_into_tasks(sized, state_bytes)

@@ -495,10 +495,11 @@ def replay_in_parallel_tasks(
 
     Raises the errors of `plan_runner` and the errors of `running.replay.replay`.
     """
-    # `run` first lets the models learn the events that are in the log already. Then it calls the
-    # given method, which learns and appends the others.
     replay = Replay(directory, dataset, settings, on_progress)
-    return replay.run(_ParallelReplay(replay, plan_runner).append_and_learn_missing)
+    parallel = _ParallelReplay(replay, plan_runner)
+    # The models first learn the events that are in the log already. Then `run` calls the method
+    # that learns and appends the others.
+    return replay.run(parallel.append_and_learn_missing)
 
 
 def _learned_state(model: Model) -> State | None:

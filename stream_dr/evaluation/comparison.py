@@ -447,15 +447,21 @@ def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
     if sample.sparse and kind == "class":
         choices.append(("information_gain", {"n_components": 500}))
 
-    # Compare also the default method on random Fourier features, a nonlinear feature map.
-    # The map's gamma is 1 / (sum of the columns' variances), rounded to two digits.
-    # If all columns are constant, the variance is 0, and gamma is 1.
+    # Compare also the default method on a nonlinear feature map.
     if not sample.sparse and not sample.table:
-        variance = float(sample.X.var(axis=0).sum()) or 1.0
-        fourier = {"map": "random_fourier", "n_features": 500, "gamma": float(f"{1 / variance:.2g}")}
-        choices.append((key, {"gamma": 1.0, "feature_map": fourier}))
+        choices.append((key, {"gamma": 1.0, "feature_map": _fourier_map_spec(sample.X)}))
 
     return [_Method(_method_text(key, params), key, params) for key, params in choices]
+
+
+def _fourier_map_spec(X: np.ndarray) -> JsonDict:
+    """Return the spec of a map of random Fourier features for dense rows.
+
+    Its gamma is 1 / (sum of the columns' variances), rounded to two digits. If all columns are
+    constant, gamma is 1.
+    """
+    variance = float(X.var(axis=0).sum()) or 1.0
+    return {"map": "random_fourier", "n_features": 500, "gamma": float(f"{1 / variance:.2g}")}
 
 
 def _method_text(key: str, params: JsonDict) -> str:
@@ -588,32 +594,34 @@ def _score_linear_baseline(estimator_with_feature_map: Estimator, train: Block, 
     train: rows to learn.
     test: held-out rows.
     """
-    X = train.X
-    X_test = test.X
     start = perf_counter()
-
-    # Give scikit-learn a matrix: encode a table's columns, and make narrow sparse rows dense.
-    # `state.table` has the statistics of a table's columns. It is None for rows of numbers.
-    state = estimator_with_feature_map.state_
-    if isinstance(state, MappedState) and state.table is not None:
-        table_map = feature_map_of(state.feature_map)
-        X = map_table_rows(table_map, state.table, X)
-        X_test = map_table_rows(table_map, state.table, X_test)
-    if sp.issparse(X) and X.shape[1] <= MAX_DENSE_COLUMNS:
-        X = X.toarray()
-        X_test = X_test.toarray()
-
+    X = _matrix_for_sklearn(estimator_with_feature_map, train)
+    X_test = _matrix_for_sklearn(estimator_with_feature_map, test)
     model = _new_linear_model(train, standardize=not sp.issparse(X))
     model.fit(X, _targets_for_sklearn(train))
     score = _accuracy_or_r2(_targets_for_sklearn(test), model.predict(X_test))
     seconds = perf_counter() - start
-    # For the table of results, the features count as components. scikit-learn needs the values of
-    # all rows at once, so they count as the model's bytes. Of sparse rows, these are `X.data`.
-    # `cannot` is the table's column of what a method lacks.
+
+    # In the table of results, the features count as components. scikit-learn needs the values of
+    # all rows at once, so they count as the model's bytes.
     cannot = "reduce, merge, unlearn, learn row by row"
-    n_columns = X.shape[1]
     size = X.data.nbytes
-    return MethodResult(_ALL_FEATURES, "", {}, score, components=n_columns, seconds=seconds, bytes=size, cannot=cannot)
+    return MethodResult(_ALL_FEATURES, "", {}, score, X.shape[1], seconds=seconds, bytes=size, cannot=cannot)
+
+
+def _matrix_for_sklearn(estimator_with_feature_map: Estimator, block: Block) -> Rows:
+    """Return the rows of a block as a matrix that scikit-learn reads.
+
+    A table's columns are encoded by the estimator's feature map. Narrow sparse rows become dense.
+    """
+    X = block.X
+    # `state.table` has the statistics of a table's columns. It is None for rows of numbers.
+    state = estimator_with_feature_map.state_
+    if isinstance(state, MappedState) and state.table is not None:
+        X = map_table_rows(feature_map_of(state.feature_map), state.table, X)
+    if sp.issparse(X) and X.shape[1] <= MAX_DENSE_COLUMNS:
+        return X.toarray()
+    return X
 
 
 def _missing_abilities_text(estimator: Estimator, target_kind: str) -> str:

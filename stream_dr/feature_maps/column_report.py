@@ -196,9 +196,7 @@ def describe(rows: pa.RecordBatch | Iterable[pa.RecordBatch], spec: dict[str, An
     spec = spec or {}
     table_map = _table_map_of_spec(spec)
     table_map.check()
-    names = []
-    if batches:
-        names = batches[0].schema.names
+    names = batches[0].schema.names if batches else []
     problems = _unknown_column_problems(table_map, names)
 
     # Infer the kinds first, because text columns share a number of hashed words.
@@ -206,15 +204,10 @@ def describe(rows: pa.RecordBatch | Iterable[pa.RecordBatch], spec: dict[str, An
     kinds = [kind for kind, _ in inferred.values()]
     n_words = hashed_columns_per_text(table_map, kinds)
 
-    # Report each column, with its statistics and its problem.
-    columns = []
-    statistics = []
-    for name in names:
-        report, column_statistics, problem = _report_column(name, batches, inferred[name], table_map, n_words)
-        columns.append(report)
-        statistics.append(column_statistics)
-        if problem:
-            problems.append(problem)
+    reported = [_report_column(name, batches, inferred[name], table_map, n_words) for name in names]
+    columns = tuple(report for report, _, _ in reported)
+    statistics = [column_statistics for _, column_statistics, _ in reported]
+    problems += [problem for _, _, problem in reported if problem]
 
     # The note says that a model would store only the diagonal of the columns' scatter matrix,
     # because they are too many. With the map `text`, this is always so and needs no note.
@@ -222,7 +215,7 @@ def describe(rows: pa.RecordBatch | Iterable[pa.RecordBatch], spec: dict[str, An
     if spec.get("map") != "text":
         note = diagonal_only_reason(table_map, statistics)
     n_rows = sum(batch.num_rows for batch in batches)
-    return TableReport(n_rows, tuple(columns), tuple(problems), note)
+    return TableReport(n_rows, columns, tuple(problems), note)
 
 
 def _unknown_column_problems(table_map: Table, names: list[str]) -> list[str]:
@@ -372,32 +365,27 @@ def _argument_texts_changing_encoding(column: TableColumn) -> tuple[str, ...]:
     They are arguments of the feature map `table`, which the report on the column shows. Some
     change the column's kind, and with it the encoding.
     """
-    # Write the values of the arguments as JSON: a list of names, or a dict of a name to a kind.
-    name = column.name
-    kind = column.kind
-    named = _as_json([name])
-    text = _as_json({name: "text"})
-    category = _as_json({name: "category"})
-
-    # Ids and constants are left out, unless the argument `keep` names them.
-    if kind in ("id", "constant"):
+    # The value of an argument is JSON.
+    named = _as_json([column.name])
+    if column.kind in ("id", "constant"):
         return (f"keep={named}",)
     if not column.is_encoded:
         return ()
 
-    # `column.hashed` is the index of the first column of hashed categories, −1 if none is hashed.
-    # If some are, all could have their own column instead, and the other way round.
     drop = f"drop={named}"
-    if kind == "category":
+    if column.kind == "category":
+        as_text = _as_json({column.name: "text"})
+        # If some categories are hashed, all could have their own column, and the other way round.
         option = "hash"
         if column.hashed >= 0:
             option = "one_hot"
-        return (f"{option}={named}", f"as_={text}", drop)
-    # Missing numbers are filled with the mean, unless `impute` is a number. `column.missing` is the
-    # index of the column that marks them, −1 if no number was missing.
-    if kind == "number" and column.missing >= 0:
-        return (f"as_={category}", "impute=0", drop)
-    return (f"as_={category}", drop)
+        return (f"{option}={named}", f"as_={as_text}", drop)
+
+    as_category = _as_json({column.name: "category"})
+    has_missing = column.missing >= 0
+    if column.kind == "number" and has_missing:
+        return (f"as_={as_category}", "impute=0", drop)
+    return (f"as_={as_category}", drop)
 
 
 def _as_json(value: object) -> str:

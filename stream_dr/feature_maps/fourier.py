@@ -195,18 +195,12 @@ class RandomFourier(FeatureMap):
         A frequency ω has the two features cos ωᵀx and sin ωᵀx, times √(2/D), of a row x. They are 0
         if |ωᵀx| is above `FARTHEST`, because the angle then has no correct digits.
 
-        X: (rows, features), dense or CSR.
+        X: (rows, features), dense or CSR. It may have fewer features than the stream.
         n_stream_features: number of features of the stream so far.
         names: not used.
         """
-        # Let ω be the D/2 columns of `omega` (features, D/2). The features of a row x are √(2/D)
-        # cos ωᵀx and √(2/D) sin ωᵀx. A row of `omega` belongs to a feature. X may have fewer
-        # features than the stream. Orthogonal frequencies depend on their number, so they are drawn
-        # for all features of the stream.
-        n_features = X.shape[1]
-        if self.orthogonal:
-            n_features = n_stream_features
-        # `omega` may have more rows than X has features, because their number is rounded up.
+        # Orthogonal frequencies depend on the number of features for which they are drawn.
+        n_features = n_stream_features if self.orthogonal else X.shape[1]
         omega = frequencies(self, self._drawn_features(n_features))
         angles = np.asarray(X @ omega[: X.shape[1]])
         far = np.abs(angles) > FARTHEST
@@ -250,24 +244,16 @@ def frequencies(fourier_map: RandomFourier, n_features: int) -> np.ndarray:
     """
     # The distribution of the frequencies is the Fourier transform of the kernel: normal for the RBF
     # kernel, multivariate t for the Matérn kernel, and Cauchy for the Laplace kernel.
-    # SPECTRUM and FREEDOM identify the uses of random numbers, which must differ.
     half = fourier_map.n_features // 2
     seed = fourier_map.seed
     gamma = float(fourier_map.gamma)  # type: ignore[arg-type]
     # Only the RBF kernel has an orthogonal variant, in which the frequencies are orthogonal.
     if fourier_map.orthogonal:
-        normals = _draw_orthogonal_frequencies(n_features, half, seed)
-        omega: np.ndarray = np.sqrt(2.0 * gamma) * normals
+        omega: np.ndarray = np.sqrt(2.0 * gamma) * _draw_orthogonal_frequencies(n_features, half, seed)
     elif fourier_map.kernel == "rbf":
-        normals = draw_normals(seed, SPECTRUM, 0, n_features, half)
-        omega = np.sqrt(2.0 * gamma) * normals
+        omega = np.sqrt(2.0 * gamma) * draw_normals(seed, SPECTRUM, 0, n_features, half)
     elif fourier_map.kernel == "matern":
-        # For normals z and a χ² variable f (`freedom`) of 2ν degrees of freedom, √(2ν / f) z has a
-        # multivariate t distribution. It is multiplied by √(2γ). f is made of uniform numbers.
-        uniforms = draw_uniforms(seed, FREEDOM, 0, half)[:, 0]
-        freedom = 2.0 * gammaincinv(fourier_map.nu, uniforms)
-        normals = draw_normals(seed, SPECTRUM, 0, n_features, half)
-        omega = np.sqrt(4.0 * gamma * fourier_map.nu / freedom) * normals
+        omega = _draw_matern_frequencies(n_features, half, seed, gamma, fourier_map.nu)
     else:
         omega = gamma * draw_cauchys(seed, SPECTRUM, 0, n_features, half)
     omega.flags.writeable = False
@@ -311,6 +297,19 @@ def _median_distance(X: Rows, kernel: str) -> float:
     return float(np.median(distances[pairs]))
 
 
+def _draw_matern_frequencies(n_features: int, n_frequencies: int, seed: int, gamma: float, nu: float) -> np.ndarray:
+    """Return frequencies (n_features, n_frequencies) of the Matérn kernel.
+
+    They have a multivariate t distribution of 2ν degrees of freedom, times √(2γ).
+    """
+    # For normals z and a χ² variable f of 2ν degrees of freedom, √(2ν / f) z is such a variable.
+    # SPECTRUM and FREEDOM identify the two uses of random numbers, which must differ.
+    uniforms = draw_uniforms(seed, FREEDOM, 0, n_frequencies)[:, 0]
+    chi_squares = 2.0 * gammaincinv(nu, uniforms)
+    normals = draw_normals(seed, SPECTRUM, 0, n_features, n_frequencies)
+    return np.sqrt(4.0 * gamma * nu / chi_squares) * normals  # type: ignore[no-any-return]
+
+
 def _draw_orthogonal_frequencies(n_features: int, n_frequencies: int, seed: int) -> np.ndarray:
     """Return frequencies of random Fourier features, orthogonal within blocks.
 
@@ -329,16 +328,16 @@ def _draw_orthogonal_frequencies(n_features: int, n_frequencies: int, seed: int)
         return np.zeros((0, n_frequencies))
 
     # Draw blocks of orthogonal columns of length 1, each block with its own random numbers.
-    # Without the signs of R's diagonal, not all directions of Q would be equally likely.
     blocks = []
     for b, start in enumerate(range(0, n_frequencies, n_features)):
         size = min(n_features, n_frequencies - start)
         normals = draw_normals(seed, SPECTRUM + 100 * b, first_index=0, n_indices=n_features, draws_per_index=size)
+        # Without the signs of R's diagonal, not all directions of Q would be equally likely.
         q, r = np.linalg.qr(normals)
         blocks.append(q * np.sign(np.diag(r)))
 
-    # The squared length of a standard normal vector has a χ² distribution. The inverse of its
-    # distribution function makes such lengths of uniform random numbers.
+    # The squared lengths have a χ² distribution. Its inverse distribution function is applied to
+    # uniform random numbers.
     uniforms = draw_uniforms(seed, LENGTHS, 0, n_frequencies)[:, 0]
     lengths = np.sqrt(2.0 * gammaincinv(n_features / 2.0, uniforms))
     return np.hstack(blocks) * lengths  # type: ignore[no-any-return]

@@ -380,30 +380,23 @@ class Nystroem(FeatureMap):
         landmarks: landmarks so far.
         block: the batch.
         """
-        # `picked` counts the drawn rows among the first `first` rows of the stream.
         # Once there are all landmarks (rows of `factor`), no further row is drawn.
         picked = landmarks.picked
-        first = self.first or self.max_landmarks
         if len(landmarks.factor) == self.max_landmarks:
             return np.zeros(0, dtype=np.int64), picked
 
-        # A row among the first rows is drawn with the probability (number of rows still to draw) /
-        # (number of remaining first rows). Later rows (`remaining` ≤ 0) are all drawn.
-        # `draws` (rows,) are random numbers in (0, 1), which depend on the number of the row in the
-        # stream. _LANDMARK_DRAW identifies this use of random numbers.
+        # `draws` are random numbers in (0, 1), which depend on the number of the row in the stream.
         draws = draw_uniforms(self.seed, _LANDMARK_DRAW, landmarks.seen, block.rows)[:, 0]
-        chosen = []
-        for i in range(block.rows):
-            remaining = first - landmarks.seen - i
-            if remaining > 0:
-                is_drawn = draws[i] * remaining < self.max_landmarks - picked
-                if not is_drawn:
-                    continue
-                picked += 1
-            # A row of weight 0 counts as drawn, but does not become a landmark.
-            if block.weights is None or block.weights[i] > 0:
-                chosen.append(i)
-        return np.array(chosen, dtype=np.int64), picked
+        remaining = max(0, (self.first or self.max_landmarks) - landmarks.seen)
+        drawn = _draw_among_remaining(draws, remaining, self.max_landmarks - picked)
+        picked += len(drawn)
+
+        # Later rows are all drawn. A row of weight 0 is drawn, but does not become a landmark.
+        drawn += range(remaining, block.rows)
+        chosen = np.array(drawn, dtype=np.int64)
+        if block.weights is not None:
+            chosen = chosen[block.weights[chosen] > 0]
+        return chosen, picked
 
 
 def check_kernel_parameters(map_name: str, gamma: float, degree: int, coef0: float) -> None:
@@ -525,3 +518,17 @@ def _rows_as_hashable_bytes(X: Rows) -> list[bytes]:
     X.eliminate_zeros()
     indices = X.indices.astype(np.int64)
     return [indices[start:end].tobytes() + X.data[start:end].tobytes() for start, end in pairwise(X.indptr)]
+
+
+def _draw_among_remaining(draws: np.ndarray, remaining: int, to_draw: int) -> list[int]:
+    """Return indices of rows drawn with equal probability (Knuth's algorithm S).
+
+    draws: random number in (0, 1) of each row of a batch.
+    remaining: number of rows from which to draw. Those after the batch follow in later calls.
+    to_draw: number of rows to draw among the remaining rows.
+    """
+    drawn: list[int] = []
+    for i, draw in enumerate(draws[:remaining]):
+        if draw * (remaining - i) < to_draw - len(drawn):
+            drawn.append(i)
+    return drawn

@@ -135,9 +135,7 @@ class Polynomial(FeatureMap):
 
         X: (rows, features). The caller has multiplied X by √γ.
         """
-        rows = X
-        if sp.issparse(X):
-            rows = X.toarray()
+        rows = X.toarray() if sp.issparse(X) else X
         # The constant coef0 of the kernel acts like one more feature of the value √coef0.
         if self.coef0:
             constant = np.full((len(rows), 1), np.sqrt(self.coef0))
@@ -147,7 +145,7 @@ class Polynomial(FeatureMap):
         # weight makes the inner product of two results the kernel. Start from the weights
         # (products,), and multiply by one feature of each product at a time.
         factors, weights = product_factors(rows.shape[1], self.degree)
-        out = np.broadcast_to(weights, (len(rows), len(weights))).copy()
+        out = np.tile(weights, (len(rows), 1))
         for features in factors.T:
             out *= rows[:, features]
         return out

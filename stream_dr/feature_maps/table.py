@@ -93,15 +93,12 @@ class TableState(NamedTuple):
             kinds = ("", "text")
 
         # The indices of all mapped columns together must be 0 to width − 1, each once.
-        # The empty array is there because a table may have no column. The error says, for example:
-        # "width is 4; it must be the 3 columns that are made, each once".
-        parts = [np.zeros(0, dtype=np.int64)]
+        indices: list[int] = []
         for column in self.columns:
             column.check(table_map, kinds)
-            parts.append(column.mapped_column_indices(table_map))
-        places = np.concatenate(parts)
-        if len(places) != self.width or not np.array_equal(np.sort(places), np.arange(self.width)):
-            raise field_error(self, "width", f"{self.width}", f"the {len(places)} columns that are made, each once")
+            indices += column.mapped_column_indices(table_map).tolist()
+        if len(indices) != self.width or sorted(indices) != list(range(self.width)):
+            raise field_error(self, "width", f"{self.width}", f"the {len(indices)} columns that are made, each once")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -155,14 +152,14 @@ class Table(TableMap):
 
         n_input_columns: number of columns of the table.
         """
-        # A table's column has at most `most` mapped columns, and one that marks missing values. A
-        # column of times has 7: the number, and sine and cosine of 3 cycles. A column of categories
-        # has one for each category, which may be more for columns in `one_hot`.
-        most = max(7, self.max_categories + self.n_hashed, self.n_words or 0)
+        # A column of times has 7 mapped columns: the number, and sine and cosine of 3 cycles.
+        most_of_column = max(7, self.max_categories + self.n_hashed, self.n_words or 0)
+        # A column in `one_hot` may have more categories than others.
         if self.one_hot:
-            most = max(most, MOST_ONE_HOT)
+            most_of_column = max(most_of_column, MOST_ONE_HOT)
+        # Each column may have one more, which marks missing values.
+        total = n_input_columns * (most_of_column + 1)
         # Without n_words, all columns of texts together share WORDS_IN_ALL hashed words.
-        total = n_input_columns * (most + 1)
         if n_input_columns and not self.n_words:
             total += WORDS_IN_ALL
         return total
@@ -319,25 +316,15 @@ def update_statistics(table_map: TableMap, state: TableState | None, rows: pa.Re
         names = table_map.column_names(rows)
         state = TableState(columns=tuple(map(TableColumn, names)))
 
-    # Infer the kinds of columns that have had no value before. Their kind so far is "". The columns
-    # of texts share a total number of hashed words, so `n_words`, the number of each, depends on
-    # the kinds of all columns.
-    kinds = {}
-    for column in state.columns:
-        kind = column.kind
-        if not kind:
-            values = find_column(rows, column.name)
-            if values is not None:
-                kind, _ = kind_and_reason(column.name, values, table_map)
-        kinds[column.name] = kind
-    n_words = hashed_columns_per_text(table_map, kinds.values())
+    # Infer all kinds first, because the columns of texts share a number of hashed words.
+    kinds = [_kind_after_batch(column, rows, table_map) for column in state.columns]
+    n_words = hashed_columns_per_text(table_map, kinds)
 
-    # Add the batch's values to the statistics of each column. A column that has just got its kind
-    # first gets its mapped columns. `width` is the number of mapped columns so far.
+    # A column that has just got its kind first gets its mapped columns.
+    # `width` is the number of mapped columns so far.
     width = state.width
     columns = []
-    for column in state.columns:
-        kind = kinds[column.name]
+    for column, kind in zip(state.columns, kinds, strict=True):
         if kind != column.kind:
             column, width = table_columns.start_column(column, kind, n_words, width)
         # Dropped and constant columns, and ids, are not encoded.
@@ -347,6 +334,17 @@ def update_statistics(table_map: TableMap, state: TableState | None, rows: pa.Re
         columns.append(column)
     n_rows = state.rows + sign * rows.num_rows
     return TableState(n_rows, width, tuple(columns), state.mixed)
+
+
+def _kind_after_batch(column: TableColumn, rows: pa.RecordBatch, table_map: TableMap) -> str:
+    """Return the kind of a column, inferred from a batch if not yet known."""
+    if column.kind:
+        return column.kind
+    values = find_column(rows, column.name)
+    if values is None:
+        return ""
+    kind, _ = kind_and_reason(column.name, values, table_map)
+    return kind
 
 
 def mapped_columns_by_kind(state: TableState, table_map: TableMap) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -442,23 +440,23 @@ def slices_within_memory_limit(table_map: TableMap, state: TableState, rows: pa.
     The rows of one slice are mapped at a time. A slice has fewer rows if the table has many
     columns or long texts, because each word takes memory.
     """
-    # Estimate the number of mapped values of a row that are not zero. A column without texts gives
-    # at most 7 (a time gives 7). A text gives at most one for each of its words, and each column of
-    # hashed words. If the map does not set the number of these (0), there are at most WORDS_IN_ALL.
-    most_words = table_map.words.n_features or WORDS_IN_ALL
-    entries = 7 * len(state.columns)
-    for column in rows.columns:
-        # Texts are stored as indices into a dictionary of the distinct texts.
-        if isinstance(column, pa.DictionaryArray):
-            texts = column.dictionary.to_pylist()
-            longest = max(map(len, texts), default=0)
-            # A word has at least one letter and one space.
-            entries += min(most_words, longest // 2)
-
-    # A slice has about ENTRIES_AT_ONCE entries, and from 1 to 4,096 rows.
+    # A slice has about ENTRIES_AT_ONCE nonzero mapped values, and from 1 to 4,096 rows.
+    # A column without texts gives at most 7 nonzero values a row (a time gives 7).
+    entries = 7 * len(state.columns) + sum(_max_words(column, table_map) for column in rows.columns)
     step = ENTRIES_AT_ONCE // max(1, entries)
     step = max(1, min(4096, step))
     return [slice(start, start + step) for start in range(0, rows.num_rows, step)]
+
+
+def _max_words(column: pa.Array, table_map: TableMap) -> int:
+    """Return an upper bound on the hashed words of a value, 0 if it is no text."""
+    # Texts are stored as indices into a dictionary of the distinct texts.
+    if not isinstance(column, pa.DictionaryArray):
+        return 0
+    longest = max(map(len, column.dictionary.to_pylist()), default=0)
+    # A word has at least one letter and one space. If the map does not set the number of hashed
+    # words (0), there are at most WORDS_IN_ALL.
+    return min(table_map.words.n_features or WORDS_IN_ALL, longest // 2)
 
 
 def map_table_rows(table_map: TableMap, state: TableState, rows: pa.RecordBatch) -> sp.csr_matrix:
@@ -496,18 +494,22 @@ def count_unseen_by_row(table_map: TableMap, state: TableState, rows: pa.RecordB
     known = {c.name: c for c in state.columns}
     counts = np.zeros(rows.num_rows, dtype=np.int64)
     for name, values in columns_by_name(rows).items():
-        # `column` is None if the first batch did not have the column. The map Text reads one column
-        # only, so the values of other columns are not unseen, but ignored.
-        column = known.get(name)
-        if column is None and not isinstance(table_map, Text):
+        if name in known:
+            counts += _count_unseen_in_column(known[name], rows, table_map)
+        elif not isinstance(table_map, Text):
+            # The map Text ignores all columns but one.
             counts += ~column_values(values).missing
-        elif column is not None and column.kind in ("category", "text"):
-            # `texts.labels` are the distinct texts, and `texts.values` has the index of each row's
-            # text. `unseen` counts the unseen words or categories of each distinct text.
-            texts = table_columns.read_column(column, rows)
-            unseen = table_columns.count_unseen(column, texts.labels, table_map)
-            counts += unseen[texts.values] * ~texts.missing
     return counts
+
+
+def _count_unseen_in_column(column: TableColumn, rows: pa.RecordBatch, table_map: TableMap) -> np.ndarray | int:
+    """Count the unseen words or categories of each row in a column, 0 if it has none."""
+    if column.kind not in ("category", "text"):
+        return 0
+    # `labels` are the distinct texts, and `values` has the index of each row's text.
+    texts = table_columns.read_column(column, rows)
+    unseen_by_text = table_columns.count_unseen(column, texts.labels, table_map)
+    return unseen_by_text[texts.values] * ~texts.missing  # type: ignore[no-any-return]
 
 
 def mapped_column_names(table_map: TableMap, state: TableState) -> tuple[str, ...]:
@@ -605,20 +607,18 @@ def merge_table_states(table_map: TableMap, a: TableState, b: TableState) -> tup
         extra = min(set(columns_of_b) ^ set(a.names))
         raise CannotMerge(f"only one of the states has a column {extra!r}: learn both with the same columns.")
 
-    # Merge the columns by name. `mixed` is True if a category may be hashed in one of the tables,
-    # but have a mapped column of its own in the other.
+    # `mixed` is True if a category may be hashed in one of the tables, but have a mapped column of
+    # its own in the other.
     new_index = np.zeros(b.width, dtype=np.int64)
     columns = []
     mixed = a.mixed or b.mixed
     for column in a.columns:
         other = columns_of_b[column.name]
-        different = column.kind == "category" and set(column.categories) != set(other.categories)
-        hashed = column.hashed >= 0 or other.hashed >= 0
-        mixed |= different and hashed
-        # `places` has the index after the merge by the index in b, for the mapped columns of
-        # `other`.
-        column, places, width = table_columns.merge_column_statistics(column, other, table_map, width)
-        new_index[list(places)] = list(places.values())
-        columns.append(column)
+        categories_differ = column.kind == "category" and set(column.categories) != set(other.categories)
+        some_hashed = column.hashed >= 0 or other.hashed >= 0
+        mixed |= categories_differ and some_hashed
+        merged_column, new_by_old, width = table_columns.merge_column_statistics(column, other, table_map, width)
+        new_index[list(new_by_old)] = list(new_by_old.values())
+        columns.append(merged_column)
     merged = TableState(a.rows + b.rows, width, tuple(columns), mixed)
     return merged, new_index

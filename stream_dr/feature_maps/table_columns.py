@@ -291,27 +291,30 @@ class TableColumn(NamedTuple):
             actual = f"{len(self.categories)} categories"
             raise field_error(self, "categories", actual, "distinct, of a column of categories")
 
-        # `places` are the indices of the mapped columns that encode the column. `counts` has the
-        # number of rows with each hashed word of a column of texts, or with each category.
+        # Each category or hashed word has a count. SIZES has the number of mapped columns (`places`)
+        # of a number, date or time.
         n_counts = len(self.categories)
         if self.kind == "text":
-            n_counts = len(self.places)
-            # If the map sets no number (0), all columns of texts share WORDS_IN_ALL hashed words.
-            most_words = table_map.words.n_features or WORDS_IN_ALL
-            if not 1 <= n_counts <= most_words:
-                raise field_error(self, "places", f"{n_counts} words", f"from 1 to {most_words}")
-        # SIZES has the number of mapped columns (`places`) of a number, date or time.
+            n_counts = self._check_words(table_map)
         n_places = SIZES.get(self.kind, n_counts)
         check_dtype_and_shapes(self, np.int64, counts=(n_counts,), places=(n_places,))
         check_within(self, 0, ROW_COUNT_LIMIT, "counts")
 
-        # `hashed` and `missing` are indices of mapped columns, or −1 if there is no such column.
         # Only categories are hashed, and only encoded columns mark missing values.
         hashed_wrong = self.hashed >= 0 and self.kind != "category"
         missing_wrong = self.missing >= 0 and not self.is_encoded
         if hashed_wrong or missing_wrong:
             actual = f"{self.hashed}, and missing {self.missing}"
             raise field_error(self, "hashed", actual, f"-1 where kind is {self.kind!r}")
+
+    def _check_words(self, table_map: TableMap) -> int:
+        """Return the number of hashed words of a text, or raise DamagedFile."""
+        # If the map sets no number (0), all columns of texts share WORDS_IN_ALL hashed words.
+        n_words = len(self.places)
+        most_words = table_map.words.n_features or WORDS_IN_ALL
+        if not 1 <= n_words <= most_words:
+            raise field_error(self, "places", f"{n_words} words", f"from 1 to {most_words}")
+        return n_words
 
     def mapped_column_indices(self, table_map: TableMap) -> np.ndarray:
         """Return the mapped columns that encode this column.
@@ -406,11 +409,7 @@ def update_column_statistics(
     if column.kind == "category":
         return _update_category_statistics(column, values, table_map, width_so_far, sign)
     if column.kind == "text":
-        # `labels` are the distinct texts of the batch, and `values` has the index of each row's
-        # text. `has_word` (texts, words) tells which texts have which words.
-        rows_with_text = np.bincount(values.values[~is_missing], minlength=len(values.labels))
-        has_word = count_hashed_words(column.words(table_map), values.labels) != 0
-        rows_with_word = (has_word.T @ rows_with_text).astype(np.int64)
+        rows_with_word = _count_rows_with_words(values, column.words(table_map))
         return column._replace(counts=column.counts + sign * rows_with_word), width_so_far
 
     # A column without values has exactly the sum 0, without rounding errors of removed values.
@@ -554,33 +553,41 @@ def hashed_category_index(category: str, table_map: TableMap) -> int:
     return int(murmurhash3_32(category, positive=True) % table_map.n_hashed)
 
 
+def _count_rows_with_words(values: ColumnValues, settings: Words) -> np.ndarray:
+    """Return the number of a batch's rows with each hashed word (words,)."""
+    # `labels` are the distinct texts, and `values` has the index of each row's text.
+    rows_with_text = np.bincount(values.values[~values.missing], minlength=len(values.labels))
+    has_word = count_hashed_words(settings, values.labels) != 0
+    return (has_word.T @ rows_with_text).astype(np.int64)  # type: ignore[no-any-return]
+
+
 def mapped_names_by_index(column: TableColumn, table_map: TableMap) -> dict[int, str]:
     """Return the names of the mapped columns that encode a table's column.
 
     Mapped columns are the columns of numbers that the map returns. The result is a dict from their
     indices to their names.
     """
-    # `places` are the indices of the mapped columns that encode values. `hashed` is the index of
-    # the first mapped column of hashed categories. `missing` is the index of the mapped column that
-    # is 1 where the value is missing. Both are −1 if there is no such column.
-    name = column.name
-    places = column.places.tolist()
-    if column.kind == "category":
-        names = {p: f"{name}={category}" for p, category in zip(places, column.categories, strict=True)}
-    elif column.kind == "text":
-        names = {p: f"{name} #{i}" for i, p in enumerate(places)}
-    else:
-        # A date or time has the number itself, and sine and cosine of each cycle, such as "year".
-        parts = [name]
-        for cycle, _ in _CYCLES.get(column.kind, ()):
-            parts += [f"{name} {cycle} sin", f"{name} {cycle} cos"]
-        # A column that is not encoded has a name, but no places (so strict=False).
-        names = dict(zip(places, parts, strict=False))
-
+    # A column that is not encoded has a name, but no places (so strict=False).
+    # `hashed` and `missing` are −1 if there is no such mapped column.
+    names = dict(zip(column.places.tolist(), _value_names(column), strict=False))
     if column.hashed >= 0:
-        names |= {column.hashed + i: f"{name} #{i}" for i in range(table_map.n_hashed)}
+        names |= {column.hashed + i: f"{column.name} #{i}" for i in range(table_map.n_hashed)}
     if column.missing >= 0:
-        names[column.missing] = f"{name} missing"
+        names[column.missing] = f"{column.name} missing"
+    return names
+
+
+def _value_names(column: TableColumn) -> list[str]:
+    """Return the names of the mapped columns that encode a column's values."""
+    name = column.name
+    if column.kind == "category":
+        return [f"{name}={category}" for category in column.categories]
+    if column.kind == "text":
+        return [f"{name} #{i}" for i in range(len(column.places))]
+    # A date or time has the number itself, and sine and cosine of each cycle, such as "year".
+    names = [name]
+    for cycle, _ in _CYCLES.get(column.kind, ()):
+        names += [f"{name} {cycle} sin", f"{name} {cycle} cos"]
     return names
 
 

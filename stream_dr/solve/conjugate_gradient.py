@@ -200,8 +200,7 @@ def advance_linear_solve(state: BlockSolve, matrix_times_directions: np.ndarray)
 
     # The old residual (right-hand sides minus A times solution) is Q C, with Q = `state.basis` and
     # C = `state.coefficients`. With the search directions P, the solution changes by P step C.
-    # step = (PᵀAP)⁻¹ PᵀQ (`inverse` is (PᵀAP)⁻¹) makes the new residual orthogonal to P. `largest`
-    # is an estimate of A's largest eigenvalue. Much smaller eigenvalues of PᵀAP count as zero.
+    # step = (PᵀAP)⁻¹ PᵀQ (`inverse` is (PᵀAP)⁻¹) makes the new residual orthogonal to P.
     inverse, largest = _directions_pseudo_inverse(state.directions, matrix_times_directions, state.largest)
     step = inverse @ (state.directions.T @ state.basis)
 

@@ -192,22 +192,12 @@ class Eigenmap(NamedTuple):
             edge at distance 0, because an edge never joins a row to itself.
         """
         squared_distances = np.where(squared_distances > 0, squared_distances, np.inf)
-
-        # An edge has 2 ends if a new row and a landmark are neighbours of each other, 1 if only one
-        # is a neighbour of the other. The row is a landmark's neighbour within the landmark's
-        # radius. Nearest landmarks are neighbours of the row. A graph with one given radius has
-        # none of them.
-        ends = (squared_distances <= self.radii).astype(np.float64)
-        if self.neighbours:
-            near = np.argpartition(squared_distances, self.neighbours - 1, axis=1)[:, : self.neighbours]
-            ends[np.arange(len(ends))[:, None], near] += 1.0
-
         # An edge of two ends has weight 1, and an edge of one end has weight `one_sided` (0.5 or 1,
-        # by the rule of the graph). With a heat kernel (temperature t > 0), the weight is
-        # multiplied by exp(−d²/t) for the distance d. A row's smallest d² is subtracted first, so
-        # that not all weights underflow to 0. This changes no weighted mean.
-        edges = np.minimum(self.one_sided * ends, 1.0)
+        # by the rule of the graph).
+        edges = np.minimum(self.one_sided * self._edge_ends(squared_distances), 1.0)
         if self.temperature:
+            # The heat kernel is exp(−d²/t) for the distance d. A row's smallest d² is subtracted, so
+            # that not all its weights underflow to 0. This changes no weighted mean.
             nearest = squared_distances.min(axis=1, keepdims=True)
             nearest = np.where(np.isfinite(nearest), nearest, 0.0)
             edges *= np.exp((nearest - squared_distances) / self.temperature)
@@ -216,6 +206,19 @@ class Eigenmap(NamedTuple):
         total = edges.sum(axis=1, keepdims=True)
         means: np.ndarray = (edges @ self.places) / np.where(total > 0, total, 1.0)
         return means / (1.0 - self.eigenvalues)
+
+    def _edge_ends(self, squared_distances: np.ndarray) -> np.ndarray:
+        """Return the number of ends (0, 1 or 2) of each edge from a row to a landmark.
+
+        An edge has 2 ends if both are neighbours of each other, 1 if only one is a neighbour of the
+        other. A landmark has the rows within its radius as neighbours. A row has its nearest
+        landmarks, or none if the graph has one given radius (`neighbours` is 0).
+        """
+        ends = (squared_distances <= self.radii).astype(np.float64)
+        if self.neighbours:
+            near = np.argpartition(squared_distances, self.neighbours - 1, axis=1)[:, : self.neighbours]
+            ends[np.arange(len(ends))[:, None], near] += 1.0
+        return ends
 
 
 def laplacian_eigenmaps(
@@ -417,6 +420,15 @@ def locally_linear_embedding(
     return BarycentricProjection(landmarks, places, np.maximum(values, 0.0), k, reg)
 
 
+def _neighbours_in_group(rows: Rows, group: np.ndarray, n_neighbors: int) -> np.ndarray:
+    """Return the row indices (rows of the group, k) of each row's neighbours."""
+    # A row that is alone in its group is its own neighbour.
+    k = min(n_neighbors, len(group) - 1)
+    if not k:
+        return group[:, None]
+    return group[nearest_landmarks(rows[group], k, include_self=False)]  # type: ignore[no-any-return]
+
+
 def barycentric_weight_matrix(
     rows: Rows, n_neighbors: int, reg: float, class_codes: np.ndarray | None = None
 ) -> sp.csr_matrix:
@@ -432,25 +444,16 @@ def barycentric_weight_matrix(
     class_codes: (r,) class of each row, or None. If not None, only rows of equal class are
         neighbours, and a row that is alone in its class has weight 1 on itself.
     """
-    # Only rows of one group may be neighbours.
-    # A group is a class, or the group of all rows if `class_codes` is None.
+    # A group has the indices of rows of one class. Without classes, all rows are one group.
     r = rows.shape[0]
     codes = np.zeros(r) if class_codes is None else class_codes
     groups = [np.flatnonzero(codes == code) for code in np.unique(codes)]
 
-    # `group` has the indices of its rows, and `near` (rows of the group, k) those of each row's
-    # neighbours. A row that is alone in its group is its own neighbour.
     row_indices = []
     column_indices = []
     weights = []
     for group in groups:
-        k = min(n_neighbors, len(group) - 1)
-        if k:
-            # Here the landmarks are the rows of the group. `nearest` has indices in the group.
-            nearest = nearest_landmarks(rows[group], k, include_self=False)
-            near = group[nearest]
-        else:
-            near = group[:, None]
+        near = _neighbours_in_group(rows, group, n_neighbors)
         row_indices.append(np.repeat(group, near.shape[1]))
         column_indices.append(near.ravel())
         weights.append(barycentric_weights(rows[group], rows, near, reg).ravel())

@@ -271,10 +271,7 @@ def _squared_distances_to_landmarks(rows: Rows, landmarks: Rows) -> np.ndarray:
     landmarks: (r, features), r sampled rows of the stream.
     """
     if not sp.issparse(landmarks):
-        if sp.issparse(rows):
-            dense = rows.toarray()
-        else:
-            dense = rows.astype(np.float64, copy=False)
+        dense = rows.toarray() if sp.issparse(rows) else rows
         return np.asarray(cdist(dense, landmarks, "sqeuclidean"))
 
     # The squared distance of rows x and y is |x|² + |y|² − 2 xᵀy.
@@ -341,6 +338,16 @@ class SampledLandmarks(NamedTuple):
         return sp.csr_matrix((self.values, self.indices, self.indptr), shape=shape)
 
 
+def _equality_limit(landmarks: Rows, centre: np.ndarray) -> float:
+    """Return the squared distance up to which a row counts as equal to a landmark.
+
+    The distance is 1e-10 of the landmarks' typical distance from their centre. It is not 0, because
+    a feature map may return one row with different last digits.
+    """
+    from_centre = squared_lengths(subtract_shift_keeping_sparsity(landmarks, centre))
+    return 1e-20 * float(from_centre.mean())
+
+
 def as_landmarks(rows: Rows) -> SampledLandmarks:
     """Return sampled rows as landmarks.
 
@@ -348,17 +355,12 @@ def as_landmarks(rows: Rows) -> SampledLandmarks:
 
     rows: (r, features), the sampled rows, dense or CSR.
     """
-    # A new row counts as equal to a landmark if its distance is at most 1e-10 of the landmarks'
-    # typical distance from their centre, the medians of the columns. The limit is not 0, because a
-    # feature map may return one row with different last digits. Distances are squared: 1e-10² =
-    # 1e-20.
     n_features = rows.shape[1]
     medians = np.zeros(n_features)
     equal_squared_distance = 0.0
     if rows.shape[0]:
         medians = upper_column_medians(rows)
-        from_centre = squared_lengths(subtract_shift_keeping_sparsity(rows, medians))
-        equal_squared_distance = 1e-20 * float(from_centre.mean())
+        equal_squared_distance = _equality_limit(rows, medians)
 
     # The medians will be subtracted from sparse rows, because the formula for distances of sparse
     # rows is accurate only near zero. Dense rows have another formula, and do not need them.

@@ -299,10 +299,9 @@ def least_squares_map(
         return np.zeros((old.shape[1], new.shape[1])), 1.0
 
     # Scale the columns of `old` to length 1, so that long columns do not hide short ones.
-    # M solves the normal equations oldᵀ old M = oldᵀ new.
+    # M solves the normal equations oldᵀ C old M = oldᵀ C new.
     scales = column_norms(old)
     scales[scales == 0] = 1.0
-    # With a scatter C, they are oldᵀ C old M = oldᵀ C new.
     gram = old.T @ multiply_by_scatter(old) / np.outer(scales, scales)
     right_sides = old.T @ multiply_by_scatter(new) / scales[:, None]
     mapping = np.linalg.lstsq(gram, right_sides, rcond=None)[0]
@@ -311,13 +310,12 @@ def least_squares_map(
     rest = old @ mapping - new
     squared_error = float(np.vdot(rest, multiply_by_scatter(rest)))
     squared_size = float(np.vdot(new, multiply_by_scatter(new)))
-    if squared_size > 0:
-        return mapping, float(np.sqrt(max(squared_error, 0.0) / squared_size))
+    if not new.any():
+        return mapping, 0.0
     # If the rows do not vary along `new`, nothing is known of it, so the error is the largest.
-    # If all of `new` is 0, the map is exact.
-    if new.any():
+    if not squared_size > 0:
         return mapping, 1.0
-    return mapping, 0.0
+    return mapping, float(np.sqrt(max(squared_error, 0.0) / squared_size))
 
 
 def column_norms(array: np.ndarray) -> np.ndarray:

@@ -166,12 +166,19 @@ def _singular_pairs_by_gram(matrix: np.ndarray) -> LeftSingularPairs | None:
     if roots[-1] > 0.1 * roots[0]:
         return LeftSingularPairs(left, roots)
 
-    # The matrix is left diag(roots) Vᵀ with orthogonal V. Small singular values have lost digits,
-    # so `left` is only nearly orthogonal. Its inner products are L Lᵀ (`lower`): left L⁻ᵀ is
-    # orthogonal.
+    return _correct_left_pairs(left, roots)
+
+
+def _correct_left_pairs(left: np.ndarray, roots: np.ndarray) -> LeftSingularPairs:
+    """Return the singular pairs of left diag(roots) Vᵀ, for orthogonal V.
+
+    left: (m, r), nearly orthogonal columns of length about 1. Overwritten.
+    roots: (r,) estimates of the singular values.
+    """
+    # The inner products of `left` are L Lᵀ (`lower`), so left L⁻ᵀ is orthogonal.
+    # The matrix is (left L⁻ᵀ) (Lᵀ diag(roots)) Vᵀ. The middle factor is u diag(s) vᵀ, so the
+    # left singular vectors are left L⁻ᵀ u.
     lower = np.linalg.cholesky(left.T @ left)
-    # The matrix is also (left L⁻ᵀ) (Lᵀ diag(roots)) Vᵀ. The middle factor is u diag(s) vᵀ, so the
-    # matrix has the singular values s and the left singular vectors left L⁻ᵀ u.
     u, s, _ = thin_svd(lower.T * roots)
     correction = solve_triangular(lower, u, lower=True, trans="T", check_finite=False)
     # Multiply in place, 4,096 rows at a time, because the array may be large.
@@ -277,10 +284,9 @@ def _column_extremes(extreme: np.ufunc, array: np.ndarray) -> np.ndarray:
     if not array.flags.c_contiguous or not columns:
         return np.asarray(extreme.reduce(array, axis=0))
 
-    # numpy reduces short rows slowly, so several rows are first joined into one long row of about
-    # 256 entries. For example, take 7 rows of 2 columns, joined by 3. 6 rows make 2 long rows (2,
-    # 6). Their extremes (6,) are 3 rows (3, 2), which are compared with the 1 row that is left
-    # over.
+    # numpy reduces short rows slowly, so several rows are joined into one of about 256 entries.
+    # For example, 7 rows of 2 columns, joined by 3, are 2 long rows (2, 6) and 1 row left over.
+    # The extremes (6,) of the long rows are 3 rows (3, 2), which are compared with this row.
     joined = min(rows, max(1, 256 // columns))
     in_long_rows = rows // joined * joined
     long_rows = array[:in_long_rows].reshape(-1, joined * columns)
