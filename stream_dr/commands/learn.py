@@ -185,19 +185,18 @@ def _choose_default_model(
     if files:
         first = next(iter(files.values())).first
     else:
-        blocks = (block for _, block in open_dataset(sources).events())
-        first = next(blocks, None)
+        first = next((block for _, block in open_dataset(sources).events()), None)
     if first is None:
         raise typer.BadParameter("the shards have no rows to choose a model by.", param_hint="--model")
-    # A table needs a feature map. For files, `feature_map_spec` is this map, and is added to the
-    # model when the files are learned. For shards, choose the map here, and add it to the model
-    # below.
-    from_shards = first.table and not files
-    if from_shards:
+
+    # A table in shards needs a feature map, which the model gets here. A model of files gets
+    # `feature_map_spec` later, when the files are learned.
+    if first.table and not files:
         feature_map_spec = suitable_map_spec(first.X, feature_map_spec)
-    key, params = default_estimator_spec(first, feature_map_spec)
-    if from_shards:
+        key, params = default_estimator_spec(first, feature_map_spec)
         params = {**params, "feature_map": feature_map_spec}
+    else:
+        key, params = default_estimator_spec(first, feature_map_spec)
 
     why = "`stream-dr suggest` compares it with others."
     if first.y is None:

@@ -372,8 +372,7 @@ def _ridge_positions(ridges_from_zero: np.ndarray) -> tuple[np.ndarray, JsonDict
     last = np.log10(x[-1]) + 1e-9
     powers = np.arange(first, last)
     ticks = [x[0], *10.0**powers]
-    names = ["0"]
-    names += [f"10<sup>{power:.0f}</sup>" for power in powers]
+    names = ["0", *(f"10<sup>{power:.0f}</sup>" for power in powers)]
     return x, titled_axis("gamma", type="log", tickvals=ticks, ticktext=names)
 
 
