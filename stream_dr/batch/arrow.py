@@ -626,10 +626,7 @@ def block_from_arrow(
     block = _read_feature_columns(batch, declared_n_features)
     check_finite(block.X)
 
-    targets = targets_from_arrow(batch)
-    weights = _read_weight_column(batch)
-    ids = _read_id_column(batch)
-    return block._replace(y=targets, weights=weights, ids=ids)
+    return block._replace(y=targets_from_arrow(batch), weights=_read_weight_column(batch), ids=_read_id_column(batch))
 
 
 def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None) -> Block:

@@ -285,8 +285,7 @@ def _targets_of_collections(rows: list[Any], allowed_kinds: Sequence[str], settl
     """
     # Vectors of floats are numbers to predict. Other rows are lists of labels, unless the settled
     # kind says that they are numbers, too.
-    are_measurements = settled_kind == "continuous" or _is_float_table(rows)
-    if not are_measurements:
+    if settled_kind != "continuous" and not _is_float_table(rows):
         return multilabel_targets(rows)
     try:
         table = np.asarray(rows)
@@ -389,9 +388,8 @@ def _targets_of_floats(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind
     # NaN (no target) cannot be an integer, so floats with NaN stay floats. `class_targets` reads
     # NaN as a row without a target, and makes integers of the other floats.
     check_float_labels_exact(y[present])
-    if present.all():
-        return _targets_of_labels(y.astype(np.int64), settled_kind)
-    return _targets_of_labels(y.astype(np.float64, copy=False), settled_kind)
+    dtype = np.int64 if present.all() else np.float64
+    return _targets_of_labels(y.astype(dtype, copy=False), settled_kind)
 
 
 def _choose_kind_of_floats(whole: bool, allowed_kinds: Sequence[str]) -> str:

@@ -257,13 +257,10 @@ class Schema(NamedTuple):
                 f"{list(names[:5])} …. Leave them out."
             )
 
-        # `families` has the family of each column: "number", "date" or "text", "" if not known.
-        # `self.families` has those of a stream that is a table already. If it has the layout
-        # "named", all its columns are numbers. The rows decide the families that are not known.
-        families = dict.fromkeys(names, "")
-        if self.layout == "named":
-            families = dict.fromkeys(names, "number")
-        families = fill_unknown_families(families | self.families, rows)
+        # A stream that is a table already has a kind of each column (`self.families`). All columns
+        # of the layout "named" are numbers. The rows decide the kinds that are not known.
+        kind = "number" if self.layout == "named" else ""
+        families = fill_unknown_families(dict.fromkeys(names, kind) | self.families, rows)
         return self._replace(layout="table", features=len(names), names=names, kinds=tuple(families.values()))
 
     def _add_targets(self, targets: Targets) -> "Schema":
