@@ -195,10 +195,7 @@ def _principal_components(linear: Linear, whiten: bool) -> Any:
     from sklearn.decomposition import PCA
 
     d, p = linear.loadings.shape
-    lengths = np.ones(p)
-    if whiten:
-        lengths = column_norms(linear.loadings)
-
+    lengths = column_norms(linear.loadings) if whiten else np.ones(p)
     pca = PCA(n_components=p, whiten=whiten)
     pca.mean_ = linear.mean
     pca.components_ = (linear.loadings / lengths).T

@@ -302,8 +302,8 @@ def prefix_features(batch: pa.RecordBatch, stream_features: Sequence[str], to_le
         name = field.name
         is_feature = name in stream_features and not pa.types.is_nested(field.type)
         prefixed_name = column_of_feature(name)
-        is_reserved = prefixed_name != name
-        if not is_feature or not is_reserved or prefixed_name in batch.schema.names:
+        # A name that is not reserved gets no prefix, and so is a name of the batch.
+        if not is_feature or prefixed_name in batch.schema.names:
             continue
         if to_learn:
             raise SchemaMismatch(f"this stream has a feature called {name}. {feature_hint(name)}", column=name)

@@ -230,9 +230,7 @@ class Schema(NamedTuple):
             )
         # Dense rows have their number of columns for good, so `stated` is 0. Sparse rows have the
         # larger one of the numbers that the stream and the batch declare.
-        stated = 0
-        if block.sparse:
-            stated = self.stated
+        stated = self.stated if block.sparse else 0
         if block.sparse and block.width_stated:
             stated = max(stated, block.features)
         features = max(block.features, stated)

@@ -599,8 +599,9 @@ def _print_test_scores(directory: "Directory") -> None:
 def _solution_state(model: "Model") -> str:
     """Return "unsolved", "outdated", "diagonal" or "exact".
 
-    Only an exact solution needs no refine. Without a refine, an unsolved model has no solution at
-    all. A refined solution is outdated if the model has learned rows since the refine.
+    A solution of another state is refined. Without a refine, an unsolved model has no solution at
+    all. A refined solution is outdated if the model has learned rows since the refine. A model that
+    has nothing published yet is "exact", unless it is unsolved.
     """
     # The error of the last attempt to solve the model.
     if isinstance(model.solving.error, NeedsRefine):
@@ -631,8 +632,7 @@ def _refine_where_it_helps(directory: "Directory", dataset: Dataset) -> None:
     for name, model in directory.models.items():
         state = _solution_state(model)
         chosen_by_user = model.spec.params.get("scatter") == "diagonal"
-        serves_release = model.served_release is not None
-        if state == "exact" or chosen_by_user or serves_release:
+        if state == "exact" or chosen_by_user or model.served_release is not None:
             continue
         if any(isinstance(shard.path, RemotePath) for shard in dataset.shards):
             say(f"note: {name} is solved from the diagonal; stream-dr refine {directory.path} --model {name} is exact.")

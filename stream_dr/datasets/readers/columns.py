@@ -202,22 +202,18 @@ class ColumnRoles(NamedTuple):
         if not features:
             raise SchemaMismatch("no column is left for the features.")
         for name in features:
-            if name in RESERVED_NAMES and name not in declared:
-                raise _undeclared_role(name)
+            if name not in RESERVED_NAMES or name in declared:
+                continue
+            # Suggest the option of the role that a column of this name probably has.
+            role = ""
+            if name in _ROLES_BY_NAME:
+                role = f"--{_ROLES_BY_NAME[name]} {name}, or "
+            raise SchemaMismatch(
+                f"a column is called {name!r}, as a part of a shard is; say what it is ({role}--as {name}=feature), "
+                f"or leave it out (--drop {name}).",
+                column=name,
+            )
         return features
-
-
-def _undeclared_role(name: str) -> SchemaMismatch:
-    """Return the error for a column of a reserved name whose role is not declared."""
-    # Suggest the option of the role that a column of this name probably has.
-    role = ""
-    if name in _ROLES_BY_NAME:
-        role = f"--{_ROLES_BY_NAME[name]} {name}, or "
-    return SchemaMismatch(
-        f"a column is called {name!r}, as a part of a shard is; say what it is ({role}--as {name}=feature), "
-        f"or leave it out (--drop {name}).",
-        column=name,
-    )
 
 
 def feature_columns_unless_shard(schema: pa.Schema, roles: ColumnRoles) -> list[str] | None:
@@ -482,8 +478,11 @@ def _parse_json_labels(text: str, row: int, column_name: str) -> list[Any]:
     with suppress(orjson.JSONDecodeError):
         labels = orjson.loads(text)
     if not isinstance(labels, list):
-        message = f"{text!r} in column {column_name!r} is no JSON list of labels; give --separator, or --label."
-        raise SchemaMismatch(message, row=row, column=column_name)
+        raise SchemaMismatch(
+            f"{text!r} in column {column_name!r} is no JSON list of labels; give --separator, or --label.",
+            row=row,
+            column=column_name,
+        )
     return labels
 
 
