@@ -230,17 +230,24 @@ def _response_to_invalid(error: RequestValidationError) -> Response:
     # The sentence names at most five wrong fields. `errors` in the response has all of them.
     details = []
     for e in fields[:5]:
-        # Leave out the parts of the place that the client has not written. They are the first
-        # part, "body" or "query", and the estimator's key: ("body", "pca", "params", "k") becomes
-        # "params.k".
-        part, *place = e["where"]
-        if place and part == "body" and place[0] in stream_dr.ESTIMATORS:
-            del place[0]
         detail = e["what"]
-        if place:
-            detail = f"{'.'.join(map(str, place))}: {detail}"
+        path = _client_path(e["where"])
+        if path:
+            detail = f"{path}: {detail}"
         details.append(detail)
     return problem_response(code, "; ".join(details), {"errors": fields})
+
+
+def _client_path(where: list[Any]) -> str:
+    """Return the path of a wrong value as the client wrote it.
+
+    For example, ["body", "pca", "params", "k"] becomes "params.k". FastAPI adds the part of the
+    request ("body"), and pydantic adds the key of the estimator ("pca").
+    """
+    part, *place = where
+    if place and part == "body" and place[0] in stream_dr.ESTIMATORS:
+        del place[0]
+    return ".".join(map(str, place))
 
 
 def _describe_invalid_field(error: Mapping[str, Any]) -> str:

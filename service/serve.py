@@ -179,12 +179,13 @@ def raise_file_limit(settings: Settings) -> None:
             f"{FILES} for the log, the models and their shards make {needed}. Allow more, or set max_connections lower."
         )
 
-    # Without a maximum, take only as many as are needed, because not all systems allow infinity.
-    if soft != hard:
-        files = hard
-        if hard == resource.RLIM_INFINITY:
-            files = max(soft, needed)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    if soft == hard:
+        return
+    files = hard
+    # Some systems do not allow infinity as the limit, so take only as many files as are needed.
+    if hard == resource.RLIM_INFINITY:
+        files = max(soft, needed)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
 
 
 class ServiceServer:

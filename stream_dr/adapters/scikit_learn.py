@@ -162,29 +162,18 @@ def _linear_steps(linear: Linear, key: str, params: Mapping[str, Any]) -> list[A
     key: registry key of the estimator, such as "pca". "" if it is not known.
     params: parameters of the estimator. Empty if they are not known.
     """
-    from sklearn.decomposition import PCA, TruncatedSVD
+    from sklearn.decomposition import TruncatedSVD
     from sklearn.preprocessing import StandardScaler
 
     readout = linear.readout
     if readout is not None and readout.scores == LOG_POSTERIORS and len(readout.labels) > 1:
         return [_discriminant_analysis(linear)]
 
-    d, p = linear.loadings.shape
     if key == "pca" and linear.turn is None and not params["standardize"]:
-        # Our whitened loadings have the lengths 1/σ, where σ are the components' standard
-        # deviations. scikit-learn has loadings of length 1 and the variances σ².
-        lengths = np.ones(p)
-        if params["whiten"]:
-            lengths = column_norms(linear.loadings)
-        pca = PCA(n_components=p, whiten=params["whiten"])
-        pca.mean_ = linear.mean
-        pca.components_ = (linear.loadings / lengths).T
-        pca.explained_variance_ = lengths**-2.0
-        pca.n_components_ = p
-        pca.n_features_in_ = d
-        return [pca]
+        return [_principal_components(linear, whiten=params["whiten"])]
 
     # Any other projection subtracts the mean, and multiplies by the loadings as TruncatedSVD does.
+    d, p = linear.loadings.shape
     svd = TruncatedSVD(n_components=p)
     svd.components_ = np.ascontiguousarray(linear.loadings.T)
     svd.n_features_in_ = d
@@ -197,10 +186,27 @@ def _linear_steps(linear: Linear, key: str, params: Mapping[str, Any]) -> list[A
     return [scaler, svd]
 
 
+def _principal_components(linear: Linear, whiten: bool) -> Any:
+    """Return a projection on principal components as a fitted PCA.
+
+    Whitened loadings of ours have the lengths 1/σ, where σ are the components' standard deviations.
+    scikit-learn has loadings of length 1 and the variances σ².
+    """
+    from sklearn.decomposition import PCA
+
+    d, p = linear.loadings.shape
+    lengths = column_norms(linear.loadings) if whiten else np.ones(p)
+    pca = PCA(n_components=p, whiten=whiten)
+    pca.mean_ = linear.mean
+    pca.components_ = (linear.loadings / lengths).T
+    pca.explained_variance_ = lengths**-2.0
+    pca.n_components_ = p
+    pca.n_features_in_ = d
+    return pca
+
+
 def _discriminant_analysis(linear: Linear) -> Any:
     """Return a projection that predicts classes as a LinearDiscriminantAnalysis."""
-    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-
     readout = linear.readout
     assert readout is not None
     # `rest` has directions (features, r) that are no components, but needed for the scores.
@@ -214,21 +220,29 @@ def _discriminant_analysis(linear: Linear) -> Any:
         coefficients = coefficients[1:] - coefficients[:1]
         intercepts = intercepts[1:] - intercepts[:1]
 
-    # Fit a classifier to a few random numbers, because a fit sets scikit-learn's private
-    # attributes. Then replace its public attributes, and delete those that the projection does not
-    # have.
-    p = linear.n_components
-    labels = np.repeat(np.arange(max(p, len(readout.labels)) + 1), 2)
-    numbers = np.random.default_rng(0).normal(size=(len(labels), max(p, 1)))
-    lda = LinearDiscriminantAnalysis(n_components=p).fit(numbers, labels)
-    for name in ("means_", "priors_", "explained_variance_ratio_"):
-        delattr(lda, name)
+    lda = _placeholder_discriminant_analysis(linear.n_components, len(readout.labels))
     lda.classes_ = label_array(readout.labels)
     lda.coef_ = coefficients
     lda.intercept_ = intercepts
     lda.xbar_ = linear.mean
     lda.scalings_ = linear.loadings
     lda.n_features_in_ = linear.n_features
+    return lda
+
+
+def _placeholder_discriminant_analysis(n_components: int, n_classes: int) -> Any:
+    """Return a LinearDiscriminantAnalysis fitted to a few random numbers.
+
+    Only a fit sets the private attributes of scikit-learn. The caller replaces the public ones.
+    Attributes that a projection does not have are deleted.
+    """
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    labels = np.repeat(np.arange(max(n_components, n_classes) + 1), 2)
+    numbers = np.random.default_rng(0).normal(size=(len(labels), max(n_components, 1)))
+    lda = LinearDiscriminantAnalysis(n_components=n_components).fit(numbers, labels)
+    for name in ("means_", "priors_", "explained_variance_ratio_"):
+        delattr(lda, name)
     return lda
 
 
@@ -271,17 +285,27 @@ def _polynomial_step(mapping: Polynomial, n_features: int) -> _MapStep:
     step = PolynomialFeatures(degree=(least, degree), include_bias=bool(mapping.coef0))
     step.fit(np.zeros((1, n_features)))
 
-    # Our products have `degree` factors, of which some may be the constant √coef0 (the last index).
-    # `powers` (products, features + 1) counts each feature and the constant in our products.
-    # `columns` finds the product with the powers of each of scikit-learn's columns.
+    # Find our product with the powers of each of scikit-learn's columns.
     factors, weights = product_factors(n_features + bool(mapping.coef0), degree)
-    powers = np.zeros((len(factors), n_features + 1), dtype=np.int64)
-    np.add.at(powers, (np.arange(len(factors))[:, None], factors), 1)
+    powers = _product_powers(factors, n_features + 1)
     index_of = {tuple(row): i for i, row in enumerate(powers[:, :n_features].tolist())}
     columns = np.array([index_of[tuple(row)] for row in step.powers_.tolist()])
+
+    # In our products, each feature is multiplied by √γ, and the constant is √coef0.
     n_constants = powers[columns, n_features]
     constants = np.sqrt(mapping.gamma) ** (degree - n_constants) * np.sqrt(mapping.coef0) ** n_constants
     return _MapStep(step, weights[columns] * constants, columns)
+
+
+def _product_powers(factors: np.ndarray, n_factors: int) -> np.ndarray:
+    """Return how often each product has each factor, (products, n_factors).
+
+    A product has the indices of its factors. Of three factors, (0, 0, 2) has the powers (2, 0, 1).
+    The last factor of a product may be the constant, whose index comes after the features.
+    """
+    powers = np.zeros((len(factors), n_factors), dtype=np.int64)
+    np.add.at(powers, (np.arange(len(factors))[:, None], factors), 1)
+    return powers
 
 
 def _for_sklearn_columns(linear: Linear, mapped: _MapStep) -> Linear:

@@ -297,20 +297,18 @@ def prefix_features(batch: pa.RecordBatch, stream_features: Sequence[str], to_le
     to_learn: True if the rows will be learned. SchemaMismatch is then raised instead of renaming,
         because the model would learn wrong rows if the column had the weights after all.
     """
-    columns = batch.schema.names
-    renamed = []
+    renamed = {}
     for field in batch.schema:
-        # `column` is the name with the prefix if the name is reserved, and else the name itself.
         name = field.name
-        column = column_of_feature(name)
-        lacks_prefix = column != name and column not in columns
         is_feature = name in stream_features and not pa.types.is_nested(field.type)
-        if lacks_prefix and is_feature:
-            if to_learn:
-                raise SchemaMismatch(f"this stream has a feature called {name}. {feature_hint(name)}", column=name)
-            name = column
-        renamed.append(name)
-    return batch.rename_columns(renamed)
+        prefixed_name = column_of_feature(name)
+        # A name that is not reserved gets no prefix, and so is a name of the batch.
+        if not is_feature or prefixed_name in batch.schema.names:
+            continue
+        if to_learn:
+            raise SchemaMismatch(f"this stream has a feature called {name}. {feature_hint(name)}", column=name)
+        renamed[name] = prefixed_name
+    return batch.rename_columns([renamed.get(name, name) for name in batch.schema.names])
 
 
 def is_shard_layout(column_names: Sequence[str]) -> bool:
@@ -621,18 +619,14 @@ def block_from_arrow(
         True if the rows will be learned. A column that could be either is then refused, because
         the model would learn wrong rows if the guess were wrong.
     """
-    # `prefix_features` renames a feature called `weight` to `feature:weight`. Without it, the
-    # column would be read as the rows' weights.
     batch = _join_batches(batches)
     if stream_features:
+        # Rename a feature `weight` to `feature:weight`, so that it is not read as rows' weights.
         batch = prefix_features(batch, stream_features, to_learn)
     block = _read_feature_columns(batch, declared_n_features)
     check_finite(block.X)
 
-    targets = targets_from_arrow(batch)
-    weights = _read_weight_column(batch)
-    ids = _read_id_column(batch)
-    return block._replace(y=targets, weights=weights, ids=ids)
+    return block._replace(y=targets_from_arrow(batch), weights=_read_weight_column(batch), ids=_read_id_column(batch))
 
 
 def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None) -> Block:

@@ -86,27 +86,35 @@ def refuse_missing_values(parsed_request: ParsedJson) -> None:
 
     parsed_request: the parsed JSON object of a request.
     """
-    if not isinstance(parsed_request, dict):
-        return
-    rows: Any = parsed_request.get("rows")
-    target = parsed_request.get("target")
+    if isinstance(parsed_request, dict):
+        _refuse_row_gaps(parsed_request.get("rows"))
+        _refuse_target_gaps(parsed_request.get("target"))
 
-    # Check rows that are objects with one value for each column.
-    # Other rows cannot lack columns: sparse rows list their values, and lists have one length. If
-    # the first row is sparse, a later row that is not will be refused when the rows are parsed.
+
+def _refuse_row_gaps(rows: Any) -> None:
+    """Raise LimitExceeded if rows that are objects lack too many columns.
+
+    Other rows cannot lack columns: sparse rows list their values, and lists have one length. If the
+    first row is sparse, a later row that is not will be refused when the rows are parsed.
+    """
     are_objects = isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows)
     if are_objects and not _is_sparse_row(rows[0]):
         keys = set(chain.from_iterable(rows))
         n_values = sum(map(len, rows))
         _refuse_too_many_gaps(len(rows), len(keys), n_values, "columns")
 
-    # An entry of `target` is a list of numbers, one number, or null for a row without a target.
-    # A null takes as much memory as the longest list, so as many values are missing.
-    if isinstance(target, list):
-        lengths = [len(entry) for entry in target if isinstance(entry, list)]
-        n_numbers = sum(not isinstance(entry, list) and entry is not None for entry in target)
+
+def _refuse_target_gaps(targets: Any) -> None:
+    """Raise LimitExceeded if too many rows lack targets.
+
+    A target is a list of numbers, one number, or null for a row without a target. A null takes as
+    much memory as the longest list, so as many values are missing.
+    """
+    if isinstance(targets, list):
+        lengths = [len(entry) for entry in targets if isinstance(entry, list)]
+        n_numbers = sum(not isinstance(entry, list) and entry is not None for entry in targets)
         width = max(lengths, default=1)
-        _refuse_too_many_gaps(len(target), width, sum(lengths) + n_numbers, "targets")
+        _refuse_too_many_gaps(len(targets), width, sum(lengths) + n_numbers, "targets")
 
 
 def _refuse_too_many_gaps(n_rows: int, n_columns: int, n_present: int, column_noun: str) -> None:

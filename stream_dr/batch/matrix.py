@@ -455,30 +455,36 @@ def read_table(X: Any, names: tuple[str, ...] | None = None) -> pa.RecordBatch:
     if is_table(X):
         return X
 
-    # Rows that are dicts, and rows that are texts.
     if only_has(X, Mapping):
         return parse_date_columns(table_from_dicts(X))
     if only_has(X, str):
         X = pa.table({"text": X})
+    # `table_from_array` raises the error for sparse rows.
+    if is_sparse(X):
+        rows, _ = as_rows(X)
+        return table_from_array(rows, names)
 
-    # Frames and dense arrays. `as_table` returns None if X is no frame.
-    if not is_sparse(X):
-        table = as_table(X)
-        if table is not None:
-            return table_from_arrow(table)
+    # `as_table` returns None if X is no frame.
+    table = as_table(X)
+    if table is not None:
+        return table_from_arrow(table)
+    return _read_dense_array(X, names)
 
-        # Arrays of Python objects may have texts, so the type of each column is inferred. Arrays of
-        # numbers and bools (numpy's kinds f, i, u and b) are read as they are.
-        dense = np.asarray(fill_masked(X))
-        if dense.dtype == object and dense.ndim == 2:
-            names = names or default_column_names(dense)
-            columns = [column_of_values(column.tolist(), name) for name, column in zip(names, dense.T, strict=True)]
-            return table_from_arrow(pa.table(columns, list(names)))
-        if dense.dtype.kind in "fiub" and dense.ndim == 2:
-            return table_from_array(dense, names)
 
-    # X is sparse, or anything else. `table_from_array` raises the error for sparse rows. `as_rows`
-    # returns the rows of lists, and raises an error if X is no kind of rows.
+def _read_dense_array(X: Any, names: tuple[str, ...] | None) -> pa.RecordBatch:
+    """Return the rows of a dense array or of lists as a table.
+
+    Objects of Python may be texts, so the type of each of their columns is inferred.
+    """
+    dense = np.asarray(fill_masked(X))
+    if dense.dtype == object and dense.ndim == 2:
+        names = names or default_column_names(dense)
+        columns = [column_of_values(column.tolist(), name) for name, column in zip(names, dense.T, strict=True)]
+        return table_from_arrow(pa.table(columns, list(names)))
+    # numpy's kinds f, i, u and b are numbers and bools.
+    if dense.dtype.kind in "fiub" and dense.ndim == 2:
+        return table_from_array(dense, names)
+    # `as_rows` raises an error if X is no kind of rows.
     rows, _ = as_rows(X)
     return table_from_array(rows, names)
 

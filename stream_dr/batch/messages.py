@@ -744,17 +744,22 @@ def _limit_string_view_bytes(batches: Sequence[pa.RecordBatch], max_view_bytes: 
         for name, array in _non_numeric_arrays(batch):
             if array.type.id != _STRING_VIEW or not len(array):
                 continue
-            # Arrow's string-view layout has a view of four int32 (16 bytes) for each string. The
-            # first number is the length of the string. A negative length counts as 0 here, and is
-            # refused later, when Arrow validates the batch.
-            views = np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)
-            lengths = np.maximum(views[::4], 0)
-            total += int(lengths.sum(dtype=np.int64))
+            total += int(_view_lengths(array).sum(dtype=np.int64))
             if total > max_view_bytes:
                 message = (
                     f"the strings of column {name} have more than {max_view_bytes} bytes; send fewer rows a request."
                 )
                 raise LimitExceeded(message, limit=max_view_bytes)
+
+
+def _view_lengths(array: pa.Array) -> np.ndarray:
+    """Return the length of each string of a string-view array, in bytes.
+
+    A view has four int32 (16 bytes), of which the first is the length. A negative length counts as
+    0 here, and is refused later, when Arrow validates the batch.
+    """
+    views = np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)
+    return np.maximum(views[::4], 0)
 
 
 def _check_array_offsets(array: pa.Array, column_name: str) -> None:

@@ -235,18 +235,22 @@ def _targets_of_items(items: list[Any], allowed_kinds: Sequence[str], settled_ki
     types = set(map(type, items))
     if types <= {int}:
         return _targets_of_labels(items, settled_kind)
+    if not _are_numbers(types):
+        return _targets_of_objects(items, allowed_kinds, settled_kind)
 
-    # Other integers, such as those of numpy, are labels too. A bool and a difference of times count
-    # as numbers in Python and numpy, but not here.
-    are_numbers = types.isdisjoint({bool, np.timedelta64}) and all(issubclass(kind, numbers.Real) for kind in types)
-    if are_numbers and all(issubclass(kind, numbers.Integral) for kind in types):
+    # Other integers, such as those of numpy, are labels too.
+    if all(issubclass(kind, numbers.Integral) for kind in types):
         return _targets_of_labels([int(v) for v in items], settled_kind)
-    # Floats. numpy makes objects, and no floats, of other numbers, such as fractions.
-    if are_numbers:
-        array = np.asarray(items)
-        if array.dtype.kind == "f":
-            return _targets_of_floats(array, allowed_kinds, settled_kind)
+    # numpy makes objects, and no floats, of some numbers, such as fractions.
+    array = np.asarray(items)
+    if array.dtype.kind == "f":
+        return _targets_of_floats(array, allowed_kinds, settled_kind)
     return _targets_of_objects(items, allowed_kinds, settled_kind)
+
+
+def _are_numbers(types: set[type]) -> bool:
+    """True if all types are numbers, which bools and differences of times are not here."""
+    return types.isdisjoint({bool, np.timedelta64}) and all(issubclass(kind, numbers.Real) for kind in types)
 
 
 def _targets_of_objects(items: list[Any], allowed_kinds: Sequence[str], settled_kind: str | None) -> Targets:
@@ -281,8 +285,7 @@ def _targets_of_collections(rows: list[Any], allowed_kinds: Sequence[str], settl
     """
     # Vectors of floats are numbers to predict. Other rows are lists of labels, unless the settled
     # kind says that they are numbers, too.
-    are_measurements = settled_kind == "continuous" or _is_float_table(rows)
-    if not are_measurements:
+    if settled_kind != "continuous" and not _is_float_table(rows):
         return multilabel_targets(rows)
     try:
         table = np.asarray(rows)
@@ -371,18 +374,8 @@ def _targets_of_floats(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind
     if not np.all(np.abs(values) <= LARGEST):
         raise InvalidTargets("Input y contains NaN or infinity; targets must be finite.")
     whole = bool(np.all(values == np.floor(values)))
-    # Estimators that learn from all kinds read floats as measurements, even whole ones.
-    reads_labels = "class" in allowed_kinds and not {"multilabel", "continuous"} <= set(allowed_kinds)
-    are_labels = reads_labels and whole
-
-    # Floats are measurements if that is decided, or if nothing is decided and they are no labels.
-    if settled_kind is None and not are_labels:
-        if "continuous" not in allowed_kinds:
-            raise InvalidTargets(
-                "Unknown label type: continuous. Targets are numbers that are not whole; this estimator needs "
-                "labels: pass str, int or bool."
-            )
-        settled_kind = "continuous"
+    if settled_kind is None:
+        settled_kind = _choose_kind_of_floats(whole, allowed_kinds)
     if settled_kind == "continuous":
         return continuous_targets(y, present)
 
@@ -395,9 +388,26 @@ def _targets_of_floats(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind
     # NaN (no target) cannot be an integer, so floats with NaN stay floats. `class_targets` reads
     # NaN as a row without a target, and makes integers of the other floats.
     check_float_labels_exact(y[present])
-    if present.all():
-        return _targets_of_labels(y.astype(np.int64), settled_kind)
-    return _targets_of_labels(y.astype(np.float64, copy=False), settled_kind)
+    dtype = np.int64 if present.all() else np.float64
+    return _targets_of_labels(y.astype(dtype, copy=False), settled_kind)
+
+
+def _choose_kind_of_floats(whole: bool, allowed_kinds: Sequence[str]) -> str:
+    """Return the kind of floats as targets, "class" or "continuous".
+
+    Estimators that learn from all kinds read floats as measurements, even whole ones.
+
+    whole: True if all floats are whole numbers.
+    """
+    learns_all = {"class", "multilabel", "continuous"} <= set(allowed_kinds)
+    if whole and "class" in allowed_kinds and not learns_all:
+        return "class"
+    if "continuous" in allowed_kinds:
+        return "continuous"
+    raise InvalidTargets(
+        "Unknown label type: continuous. Targets are numbers that are not whole; this estimator needs "
+        "labels: pass str, int or bool."
+    )
 
 
 def _targets_of_labels(labels: np.ndarray | list[Any], settled_kind: str | None) -> Targets:
@@ -406,22 +416,25 @@ def _targets_of_labels(labels: np.ndarray | list[Any], settled_kind: str | None)
     settled_kind: kind that the caller or an earlier batch has decided, or None. If it is
         "continuous", the values are numbers to predict. If it is "multilabel", an error is raised.
     """
-    # Numbers to predict are whole numbers (numpy's kinds b, i and u), or objects, of which None is
-    # a row without a target.
     if settled_kind == "continuous":
-        if isinstance(labels, np.ndarray) and labels.dtype.kind in "biu":
-            return continuous_targets(labels)
-        items = list(labels)
-        _refuse_text_for_numbers(items, settled_kind)
-        present = np.array([item is not None for item in items], dtype=bool)
-        # `continuous_targets` converts the objects to floats. None becomes NaN.
-        values = np.fromiter(items, dtype=object, count=len(items))
-        return continuous_targets(values, present)
+        return _numbers_to_predict(labels)
     if settled_kind == "multilabel":
         raise TargetKindMismatch(
             "one label a row was given; this model was started with multilabel targets. Pass a list of labels a row."
         )
     return class_targets(labels)
+
+
+def _numbers_to_predict(numbers_or_none: np.ndarray | list[Any]) -> Targets:
+    """Return continuous Targets of whole numbers or objects. None is a row without a target."""
+    if isinstance(numbers_or_none, np.ndarray) and numbers_or_none.dtype.kind in "biu":
+        return continuous_targets(numbers_or_none)
+    items = list(numbers_or_none)
+    _refuse_text_for_numbers(items, "continuous")
+    present = np.array([item is not None for item in items], dtype=bool)
+    # `continuous_targets` converts the objects to floats. None becomes NaN.
+    values = np.fromiter(items, dtype=object, count=len(items))
+    return continuous_targets(values, present)
 
 
 def _refuse_text_for_numbers(items: list[Any], settled_kind: str | None) -> None:

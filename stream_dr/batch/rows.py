@@ -272,13 +272,10 @@ def column_of_values(values: list[Any], column_name: str) -> pa.Array:
         # For the message, find the first row whose value has another type than the first value.
         # Missing values have no type. NaN is dropped by the comparison: it is not equal to itself.
         present = [(row, value) for row, value in enumerate(values) if value is not None and value == value]
-        row, value = present[0]
-        first = type(value)
-        other_rows = [row for row, value in present if type(value) is not first]
+        first = type(present[0][1])
+        of_other_type = (pair for pair in present if type(pair[1]) is not first)
         # Values of one type can fail too, such as integers that are too large. Name the first then.
-        if other_rows:
-            row = other_rows[0]
-            value = values[row]
+        row, value = next(of_other_type, present[0])
         raise SchemaMismatch(
             f"row {row}, column {column_name} is {value!r}; the column begins with {first.__name__}. Give "
             "a column one type.",

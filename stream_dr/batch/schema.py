@@ -137,16 +137,15 @@ class Schema(NamedTuple):
         # Refuse a block whose weights may be the values of the stream's column `weight`.
         self._refuse_ambiguous(block)
 
-        # Rows of numbers are a table, too, if the stream is one. In a stream without rows, a block
-        # of a table is returned as it is: `families`, the kind of each column, is empty.
-        if self.layout == "table" or block.table:
-            if not self.families:
-                return block
+        is_table = self.layout == "table" or block.table
+        # No kind of a column is known before the first rows of a stream.
+        if is_table and not self.families:
+            return block
+        # Rows of numbers become a table, too, if the stream is one.
+        if is_table:
             rows = conform_table(table_from_array(block.X, block.names), self.families)
             return block._replace(X=rows, names=tuple(rows.schema.names))
 
-        # A sparse block may have fewer columns than declared. The missing columns are empty.
-        # `stated` is the declared number of columns, or 0 if none was declared.
         if block.sparse and self.layout == "sparse":
             X = pad_with_zero_columns(block.X, max(block.features, self.stated))
             block = block._replace(X=X, width_stated=self.stated > 0)
@@ -229,13 +228,11 @@ class Schema(NamedTuple):
                 f"batch has {block.features} features; {self.stated} are stated for this stream (by its first shards or "
                 f"n_features). Send {self.stated} columns, or start another stream."
             )
-        # Dense rows have their number of columns for good. Sparse rows may get wider, up to the
-        # declared number of columns: the larger one of those that the stream and the batch declare.
-        stated = 0
-        if block.sparse:
-            stated = self.stated
-            if block.width_stated:
-                stated = max(stated, block.features)
+        # Dense rows have their number of columns for good, so `stated` is 0. Sparse rows have the
+        # larger one of the numbers that the stream and the batch declare.
+        stated = self.stated if block.sparse else 0
+        if block.sparse and block.width_stated:
+            stated = max(stated, block.features)
         features = max(block.features, stated)
         return self._replace(layout=layout, features=features, names=block.names, stated=stated)
 
@@ -258,13 +255,10 @@ class Schema(NamedTuple):
                 f"{list(names[:5])} …. Leave them out."
             )
 
-        # `families` has the family of each column: "number", "date" or "text", "" if not known.
-        # `self.families` has those of a stream that is a table already. If it has the layout
-        # "named", all its columns are numbers. The rows decide the families that are not known.
-        families = dict.fromkeys(names, "")
-        if self.layout == "named":
-            families = dict.fromkeys(names, "number")
-        families = fill_unknown_families(families | self.families, rows)
+        # A stream that is a table already has a kind of each column (`self.families`). All columns
+        # of the layout "named" are numbers. The rows decide the kinds that are not known.
+        kind = "number" if self.layout == "named" else ""
+        families = fill_unknown_families(dict.fromkeys(names, kind) | self.families, rows)
         return self._replace(layout="table", features=len(names), names=names, kinds=tuple(families.values()))
 
     def _add_targets(self, targets: Targets) -> "Schema":

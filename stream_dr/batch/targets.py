@@ -110,21 +110,20 @@ def encode_labels(column: pa.Array) -> tuple[tuple[Label, ...], np.ndarray]:
 def encode_plain_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray] | None:
     """Return the distinct labels and one code for each row, if a dict can find them.
 
-    The labels are in order of appearance. The caller uses `encode_labels` if the result is None. It
-    is None for long arrays of integers, and for labels that need the checks of `label_column`.
+    The labels are in order of appearance. The result is None if the caller must use `encode_labels`
+    instead: for long arrays of integers, and for labels that need the checks of `label_column`.
+    These are labels of several or other types, texts of invalid Unicode and too large integers.
     """
-    # A dict is faster for few rows, and Arrow (`encode_labels`) for long arrays of integers.
+    # Arrow (`encode_labels`) is faster than a dict for long arrays of integers.
     if isinstance(labels, np.ndarray):
         if len(labels) >= MANY_ROWS and labels.dtype.kind in "iu":
             return None
         labels = labels.tolist()
-    # Labels of several types, or of other types, need the checks of `label_column`.
     types = set(map(type, labels))
-    if len(types) != 1 or not types <= {str, int, bool}:
+    if types not in ({str}, {int}, {bool}):
         return None
 
-    # `code_of` has the labels in order of appearance, because a dict keeps its order. Texts of
-    # invalid Unicode and integers that are too large need these checks, too.
+    # A dict has the labels in order of appearance.
     code_of = {label: code for code, label in enumerate(dict.fromkeys(labels))}
     if types == {str} and not is_valid_unicode("".join(code_of)):
         return None

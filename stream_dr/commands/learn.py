@@ -185,19 +185,18 @@ def _choose_default_model(
     if files:
         first = next(iter(files.values())).first
     else:
-        blocks = (block for _, block in open_dataset(sources).events())
-        first = next(blocks, None)
+        first = next((block for _, block in open_dataset(sources).events()), None)
     if first is None:
         raise typer.BadParameter("the shards have no rows to choose a model by.", param_hint="--model")
-    # A table needs a feature map. For files, `feature_map_spec` is this map, and is added to the
-    # model when the files are learned. For shards, choose the map here, and add it to the model
-    # below.
-    from_shards = first.table and not files
-    if from_shards:
+
+    # A table in shards needs a feature map, which the model gets here. A model of files gets
+    # `feature_map_spec` later, when the files are learned.
+    if first.table and not files:
         feature_map_spec = suitable_map_spec(first.X, feature_map_spec)
-    key, params = default_estimator_spec(first, feature_map_spec)
-    if from_shards:
+        key, params = default_estimator_spec(first, feature_map_spec)
         params = {**params, "feature_map": feature_map_spec}
+    else:
+        key, params = default_estimator_spec(first, feature_map_spec)
 
     why = "`stream-dr suggest` compares it with others."
     if first.y is None:
@@ -597,6 +596,23 @@ def _print_test_scores(directory: "Directory") -> None:
         say(f"note: {name} on {scores['tested']:,} rows that it had not learned: {score}; {baselines}.")
 
 
+def _solution_state(model: "Model") -> str:
+    """Return "unsolved", "outdated", "diagonal" or "exact".
+
+    A solution of another state is refined. Without a refine, an unsolved model has no solution at
+    all. A refined solution is outdated if the model has learned rows since the refine. A model that
+    has nothing published yet is "exact", unless it is unsolved.
+    """
+    # The error of the last attempt to solve the model.
+    if isinstance(model.solving.error, NeedsRefine):
+        return "unsolved"
+    # `solution` is the way in which the published projection was solved.
+    solution = model.published.projection.solution if model.published else ""
+    if solution == "refined" and model.stale_rows:
+        return "outdated"
+    return "diagonal" if solution == "diagonal" else "exact"
+
+
 def _refine_where_it_helps(directory: "Directory", dataset: Dataset) -> None:
     """Refine models that have only an approximate solution.
 
@@ -614,29 +630,19 @@ def _refine_where_it_helps(directory: "Directory", dataset: Dataset) -> None:
     from stream_dr.running.refine import publish_unrefined_again
 
     for name, model in directory.models.items():
-        # `solution` is the way in which the published projection was solved.
-        solution = ""
-        if model.published:
-            solution = model.published.projection.solution
-        # `solving.error` is the error of the last attempt to solve the model. NeedsRefine: without
-        # a refine, the model has no solution at all.
-        unsolved = isinstance(model.solving.error, NeedsRefine)
-        # A refined solution is approximate, too, if the model has learned rows since the refine.
-        outdated = solution == "refined" and model.stale_rows
-        approximate = unsolved or outdated or solution == "diagonal"
+        state = _solution_state(model)
         chosen_by_user = model.spec.params.get("scatter") == "diagonal"
-        serves_release = model.served_release is not None
-        if not approximate or chosen_by_user or serves_release:
+        if state == "exact" or chosen_by_user or model.served_release is not None:
             continue
         if any(isinstance(shard.path, RemotePath) for shard in dataset.shards):
             say(f"note: {name} is solved from the diagonal; stream-dr refine {directory.path} --model {name} is exact.")
             continue
 
         try:
-            has_score = hasattr(model.estimator, "predict") and not unsolved
+            has_score = hasattr(model.estimator, "predict") and state != "unsolved"
             if not has_score or _refining_helps(directory, model):
                 refine_and_print(directory, model, **_REFINE_OPTIONS)
-            elif outdated:
+            elif state == "outdated":
                 # Refining does not help, so replace the outdated refined solution.
                 publish_unrefined_again(directory, model)
         except CannotRefine as e:

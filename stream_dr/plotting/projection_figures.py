@@ -248,10 +248,15 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
         return empty_figure(title, "no eigenvalues: no component yet")
 
     numbers = np.arange(1, len(values) + 1)
-    bars: Trace = {"type": "bar", "x": numbers, "y": values, "name": "eigenvalue"}
-    bars["marker"] = {"color": COLOURS[0]}
-    # One bar alone would fill the figure.
-    bars["width"] = min(0.8, 0.2 * len(values))
+    bars: Trace = {
+        "type": "bar",
+        "x": numbers,
+        "y": values,
+        "name": "eigenvalue",
+        "marker": {"color": COLOURS[0]},
+        # One bar alone would fill the figure.
+        "width": min(0.8, 0.2 * len(values)),
+    }
     traces = [bars, _share_line(model, values, cumulative_shares)]
 
     # `spread` has standard errors of the eigenvalues. It is None if the rows are not in folds.
@@ -260,15 +265,23 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
         # The marks show the eigenvalues minus their estimated bias.
         half_widths = _confidence_half_widths(spread.eigenvalues_std, spread.folds)
         error_bars = {"type": "data", "array": half_widths, "thickness": 1.5}
-        marks = scatter_trace("95 % interval", numbers, spread.eigenvalues, "markers", error_y=error_bars)
-        marks["marker"] = {"color": COLOURS[1]}
-        traces.append(marks)
+        marker = {"color": COLOURS[1]}
+        traces.append(
+            scatter_trace("95 % interval", numbers, spread.eigenvalues, "markers", error_y=error_bars, marker=marker)
+        )
 
-    number_axis = whole_number_axis("component", len(values))
-    number_axis["range"] = [0.5, len(values) + 0.5]
+    number_axis = whole_number_axis("component", len(values)) | {"range": [0.5, len(values) + 0.5]}
     # The shares have an axis of their own at the right, over the axis of the eigenvalues.
-    share_axis: JsonDict = {"overlaying": "y", "side": "right", "automargin": True, "showgrid": False}
-    share_axis |= {"range": [0, 1.05], "tickformat": ".0%", "dtick": 0.25, "tickmode": "linear"}
+    share_axis: JsonDict = {
+        "overlaying": "y",
+        "side": "right",
+        "automargin": True,
+        "showgrid": False,
+        "range": [0, 1.05],
+        "tickformat": ".0%",
+        "dtick": 0.25,
+        "tickmode": "linear",
+    }
     return figure_dict(
         traces, title, xaxis=number_axis, yaxis=titled_axis("eigenvalue"), yaxis2=share_axis, legend=LEGEND_ABOVE
     )
@@ -372,8 +385,7 @@ def _ridge_positions(ridges_from_zero: np.ndarray) -> tuple[np.ndarray, JsonDict
     last = np.log10(x[-1]) + 1e-9
     powers = np.arange(first, last)
     ticks = [x[0], *10.0**powers]
-    names = ["0"]
-    names += [f"10<sup>{power:.0f}</sup>" for power in powers]
+    names = ["0", *(f"10<sup>{power:.0f}</sup>" for power in powers)]
     return x, titled_axis("gamma", type="log", tickvals=ticks, ticktext=names)
 
 

@@ -202,16 +202,17 @@ class ColumnRoles(NamedTuple):
         if not features:
             raise SchemaMismatch("no column is left for the features.")
         for name in features:
-            if name in RESERVED_NAMES and name not in declared:
-                # `role` suggests the option of the role that a column of this name probably has.
-                role = ""
-                if name in _ROLES_BY_NAME:
-                    role = f"--{_ROLES_BY_NAME[name]} {name}, or "
-                raise SchemaMismatch(
-                    f"a column is called {name!r}, as a part of a shard is; say what it is ({role}--as {name}=feature), "
-                    f"or leave it out (--drop {name}).",
-                    column=name,
-                )
+            if name not in RESERVED_NAMES or name in declared:
+                continue
+            # Suggest the option of the role that a column of this name probably has.
+            role = ""
+            if name in _ROLES_BY_NAME:
+                role = f"--{_ROLES_BY_NAME[name]} {name}, or "
+            raise SchemaMismatch(
+                f"a column is called {name!r}, as a part of a shard is; say what it is ({role}--as {name}=feature), "
+                f"or leave it out (--drop {name}).",
+                column=name,
+            )
         return features
 
 
@@ -471,6 +472,20 @@ def _single_label_targets(column: pa.Array, column_name: str) -> Targets:
     return class_targets(column.to_pylist())
 
 
+def _parse_json_labels(text: str, row: int, column_name: str) -> list[Any]:
+    """Return the labels of a JSON list, or raise SchemaMismatch for another text."""
+    labels = None
+    with suppress(orjson.JSONDecodeError):
+        labels = orjson.loads(text)
+    if not isinstance(labels, list):
+        raise SchemaMismatch(
+            f"{text!r} in column {column_name!r} is no JSON list of labels; give --separator, or --label.",
+            row=row,
+            column=column_name,
+        )
+    return labels
+
+
 def split_labels(column: pa.Array, column_name: str, separator: str | None) -> pa.Array:
     """Return a column of texts as a column of label lists.
 
@@ -483,18 +498,12 @@ def split_labels(column: pa.Array, column_name: str, separator: str | None) -> p
     """
     sets: list[list[Any] | None] = []
     for row, text in enumerate(column.cast(pa.string()).to_pylist()):
-        # An empty text has no labels (None).
-        labels: Any = None
-        if text and separator is not None:
-            labels = [label.strip() for label in text.split(separator) if label.strip()]
-        elif text:
-            # A text that is no JSON, or JSON other than a list, is refused.
-            with suppress(orjson.JSONDecodeError):
-                labels = orjson.loads(text)
-            if not isinstance(labels, list):
-                message = f"{text!r} in column {column_name!r} is no JSON list of labels; give --separator, or --label."
-                raise SchemaMismatch(message, row=row, column=column_name)
-        sets.append(labels)
+        if not text:
+            sets.append(None)
+        elif separator is not None:
+            sets.append([label.strip() for label in text.split(separator) if label.strip()])
+        else:
+            sets.append(_parse_json_labels(text, row, column_name))
 
     # JSON lists may have texts or numbers, whose type Arrow infers (None). It cannot if all lists
     # are empty. They are then lists of texts, as texts with a separator are.

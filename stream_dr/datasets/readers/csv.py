@@ -606,6 +606,15 @@ class CsvFile:
                 return next(record for record in group if not are_good([record]))
         return None
 
+    def _allowed_gaps(self, arrow_type: pa.DataType) -> frozenset[str]:
+        """Return the texts that may stand for a missing value of a column."""
+        if self.has_gaps:
+            return self.form.gaps
+        # Numbers of a matrix must not be missing. Other columns, such as texts, may have empty fields.
+        if arrow_type == pa.float64():
+            return frozenset()
+        return frozenset({""})
+
     def _can_parse_all_fields(self, fields: list[str], arrow_type: pa.DataType) -> bool:
         """Return True if all fields can be parsed.
 
@@ -614,15 +623,7 @@ class CsvFile:
         fields: fields of one column.
         arrow_type: Arrow type of the column.
         """
-        # `gaps` are the texts that stand for a missing value.
-        if self.has_gaps:
-            gaps = self.form.gaps
-        # Numbers of a matrix must not be missing.
-        elif arrow_type == pa.float64():
-            gaps = frozenset()
-        # Other columns, such as texts, may have empty fields.
-        else:
-            gaps = frozenset({""})
+        gaps = self._allowed_gaps(arrow_type)
         # A field may be a gap as it is, or after blanks are removed.
         texts = [field.strip().replace(self.form.decimal, ".") for field in fields if field not in gaps]
         present = [text for text in texts if text not in gaps]

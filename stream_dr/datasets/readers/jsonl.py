@@ -65,20 +65,18 @@ def read_jsonl(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_b
     # - the features of a table, whose values decide,
     # - the features of a matrix, and numeric targets, which are floats (`floats`).
     number_columns = roles.numeric_target_columns(schema)
-    types: dict[str, pa.DataType] = {}
-    day_columns: list[str] = []
+    table_features: list[str] = []
     if must_read_as_table(first, features, roles):
         roles = roles._replace(raw=True)
-        kinds = dict(roles.kinds)
-        types = {name: choose_feature_type(first.column(name), kinds.get(name)) for name in features or ()}
-        # Arrow reads days as timestamps at midnight. Days without a declared kind are converted.
-        day_columns = [name for name in types if name not in kinds and _has_only_midnights(first.column(name))]
+        table_features = features or []
     else:
         number_columns += tuple(features or ())
+    kinds = dict(roles.kinds)
     floats = {name: _float_type(schema.field(name).type) for name in number_columns}
-    types |= floats
-    fields = [(field.name, types.get(field.name, field.type)) for field in schema]
-    schema = pa.schema(fields)
+    types = {name: choose_feature_type(first.column(name), kinds.get(name)) for name in table_features} | floats
+    schema = pa.schema([(field.name, types.get(field.name, field.type)) for field in schema])
+    # Arrow reads days as timestamps at midnight. Days without a declared kind are converted.
+    day_columns = [name for name in table_features if name not in kinds and _has_only_midnights(first.column(name))]
 
     # After an error, `split_batches_into_blocks` calls the lambda. It ignores its arguments (`_`),
     # searches the lines for the error, and raises an error that names the line.

@@ -308,7 +308,8 @@ def read_vw(
     is_weighted: bool | None = None
     fault = "has no '|' (is this a libsvm file?) or several namespaces; number the features across namespaces first."
     # A file of Vowpal Wabbit has no comments, so no byte begins one (b"").
-    for lines, heads, X in read_heads_and_pairs(path, _VW_HEAD, fault, int(one_based), n_features, rows_per_block, b""):
+    parsed = read_heads_and_pairs(path, _VW_HEAD, fault, int(one_based), n_features, rows_per_block, comment_byte=b"")
+    for lines, heads, X in parsed:
         # A head is "label weight tag". The weight and the tag may be missing.
         words = [head.split() for head in heads]
         weights = [_parse_weight(words_of_row[1:2]) for words_of_row in words]
