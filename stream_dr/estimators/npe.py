@@ -92,13 +92,9 @@ class NPE(ReservoirMethod):
         """
         # With fewer than two rows there are no neighbours. The r sampled rows are `state.kept`.
         r = len(state.numbers)
-        d = state.n_features
         if r < 2:
-            if r:
-                mean = np.asarray(state.kept.mean(axis=0)).ravel()
-            else:
-                mean = np.zeros(d)
-            return projection_without_components(mean)
+            # The mean of at most one row is the sum.
+            return projection_without_components(np.asarray(state.kept.sum(axis=0)).ravel())
 
         # If classes are not used, all rows count as one class.
         if self.label_aware:
