@@ -93,8 +93,10 @@ class NPE(ReservoirMethod):
         # With fewer than two rows there are no neighbours. The r sampled rows are `state.kept`.
         r = len(state.numbers)
         if r < 2:
-            # The mean of at most one row is the sum.
-            return projection_without_components(np.asarray(state.kept.sum(axis=0)).ravel())
+            mean = np.zeros(state.n_features)
+            if r:
+                mean = np.asarray(state.kept.mean(axis=0)).ravel()
+            return projection_without_components(mean)
 
         # If classes are not used, all rows count as one class.
         if self.label_aware:
