@@ -61,10 +61,9 @@ def scatter_sum_directions(
         vectors, values = positive_scatter_sum_eigenpairs(G, between_weight, diagonal, total_scatter_weight)
 
     # The eigenvalues are sorted, so the positive ones come first.
+    p = len(values)
     if only_positive:
         p = int(np.count_nonzero(values > 0))
-    else:
-        p = len(values)
     return vectors[:, :p], values[:p]
 
 

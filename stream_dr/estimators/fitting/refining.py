@@ -372,7 +372,7 @@ class RowReplay:
             self._check_later_pass(pass_sums.rows)
 
         # The moments leave out the means of waiting labels, but the pass sums all rows.
-        return pass_sums.product - self._waiting_product(columns)
+        return np.asarray(pass_sums.product - self._waiting_product(columns))
 
     def _waiting_product(self, columns: np.ndarray) -> np.ndarray:
         """Return M Mᵀ columns for the means M of waiting labels.
@@ -571,7 +571,7 @@ def _cross_tolerance(m: Moments) -> float:
     norm_bound = np.sqrt(np.trace(m.target_scatter)) * np.sqrt(m.diagonal.sum())
     # The rounding error is less than 1e-12·N·|x̄| for N rows with the mean x̄ and targets of about
     # size 1, such as indicators. `shift` is √N times the absolute mean of each feature.
-    mean_size = float(np.linalg.norm(m.rounding.shift)) * np.sqrt(m.weight)
+    mean_size = np.linalg.norm(m.rounding.shift) * np.sqrt(m.weight)
     return float(RELATIVE_TOLERANCE * norm_bound + 1e-12 * mean_size)
 
 
