@@ -154,16 +154,7 @@ class CCA(TargetRegression, TwoStage):
         moments: moments (sums of the rows), from which the targets' scatter is taken.
         """
         diagonal = np.diagonal(moments.target_scatter)
-        # Use only targets that vary: their scatter (`diagonal`) is larger than its rounding error.
-        # The error depends on N, the weight of all rows, and on the target's mean m. Labels (0 or
-        # 1) are squared and then centred, with an error of some EPS N m². 8 is a safety factor.
-        if moments.labelled:
-            varying_columns = diagonal > 8 * EPS * moments.weight * moments.target_mean**2
-        # Numbers are centred and then squared, so their error is smaller. It follows from √N |m|.
-        else:
-            shift = np.sqrt(moments.weight) * np.abs(moments.target_mean)
-            varying_columns = Rounding(shift).varying_columns(diagonal)
-
+        varying_columns = _varying_targets(moments)
         # Scale to unit diagonal, so that units do not decide which eigenvalues count as zero.
         scale = 1.0 / np.sqrt(diagonal[varying_columns])
         scatter = moments.target_scatter[np.ix_(varying_columns, varying_columns)]
@@ -173,3 +164,15 @@ class CCA(TargetRegression, TwoStage):
         root = np.zeros((len(diagonal), int(keep.sum())))
         root[varying_columns] = scale[:, None] * vectors[:, keep] / np.sqrt(values[keep])
         return root
+
+
+def _varying_targets(moments: Moments) -> np.ndarray:
+    """Return a mask (targets,) of targets with more scatter than rounding error."""
+    scatter = np.diagonal(moments.target_scatter)
+    N = moments.weight
+    m = moments.target_mean
+    # Labels (0 or 1) are squared and then centred, with an error of some EPS N m².
+    if moments.labelled:
+        return scatter > 8 * EPS * N * m**2
+    # Numbers are centred and then squared, so their error is smaller. It follows from √N |m|.
+    return Rounding(np.sqrt(N) * np.abs(m)).varying_columns(scatter)

@@ -73,25 +73,10 @@ class ClassMeans(LinearClassifier):
         loadings: (features, q), loadings of q components.
         eigenvalues: (q,), eigenvalues of the components.
         """
-        # `offsets` (d features, classes) are the class means minus the mean of all rows, and
-        # `centres` (classes, q) are the offsets along the components. The features in `moments`
-        # were multiplied by `scale`, so the loadings are divided by it.
-        offsets = moments.offsets
+        # `centres` (classes, q) are the class means along the components, minus the mean of all
+        # rows. The features in `moments` were multiplied by `scale`, so the loadings are divided.
         centres = moments.project_offsets(loadings / moments.scale[:, None])
-
-        # The mean within-class variance is (total − between) / (N d). `total` and `between` are
-        # sums of squares over all rows and features, and N is the weight of all rows.
-        total = float(moments.diagonal.sum())
-        between = float((offsets**2).sum(axis=0) @ moments.label_weights)
-        within = total - between
-        # If all rows equal their class mean, `within` is only rounding error. Use the variance 1.
-        variance = 1.0
-        if within > EPS * total:
-            d = len(offsets)
-            variance = within / (moments.weight * d)
-
-        # All components have the same variance, and all classes the same prior probability.
-        variances = np.full(len(eigenvalues), variance)
+        variances = np.full(len(eigenvalues), _within_variance(moments))
         priors = np.full(len(moments.labels), 1.0 / max(len(moments.labels), 1))
         return gaussian_class_readout(moments, centres, variances, priors)
 
@@ -102,3 +87,16 @@ class ClassMeans(LinearClassifier):
         With a feature map, these are the means of the mapped rows.
         """
         return self.moments(self.state_).class_means
+
+
+def _within_variance(moments: Moments) -> float:
+    """Return the mean variance of a feature within classes, or 1 if it is zero."""
+    # These are sums of squares over all rows and features.
+    offsets = moments.offsets
+    total = float(moments.diagonal.sum())
+    between = float((offsets**2).sum(axis=0) @ moments.label_weights)
+    within = total - between
+    if within > EPS * total:
+        return within / (moments.weight * len(offsets))
+    # All rows equal their class mean, and `within` is only rounding error.
+    return 1.0

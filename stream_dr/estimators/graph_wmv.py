@@ -111,15 +111,10 @@ class GraphWMV(NeighbourhoodMethod):
         edge_laplacian = sp.diags_array(edges.degrees, format="csr") - edges.weights
         edge_factor = self.graph
 
-        # The second part is the Laplacian of the weights from labels. Y (sampled rows, classes) is
-        # 1 at the class of each row. `codes` has the class of each row, −1 for a row without a
-        # label.
-        labelled = np.flatnonzero(state.codes >= 0)
-        classes = int(state.codes.max(initial=-1)) + 1
-        entries = (labelled, state.codes[labelled])
-        Y = sp.csr_array((np.ones(len(labelled)), entries), shape=(len(state.codes), classes))
-        # The weights are Y P Yᵀ, where P (classes, classes) has the weight of a pair by its
-        # classes.
+        # The second part is the Laplacian of the weights from labels, Y P Yᵀ. P (classes, classes)
+        # has the weight of a pair by its classes.
+        Y = _class_indicators(state.codes)
+        classes = Y.shape[1]
         P = self.beta + (self.alpha - self.beta) * np.eye(classes)
         rows_per_class = np.asarray(Y.sum(axis=0)).ravel()
         label_degrees = Y @ (P @ rows_per_class)
@@ -138,3 +133,10 @@ class GraphWMV(NeighbourhoodMethod):
 
         unit = self.scaling == "unit"
         return largest_eigenvalue_projection(state.kept, multiply_by_laplacian, self.n_components, unit)
+
+
+def _class_indicators(codes: np.ndarray) -> sp.csr_array:
+    """Return the matrix (rows, classes) with 1 at each row's class, if its code is not −1."""
+    labelled = np.flatnonzero(codes >= 0)
+    shape = (len(codes), int(codes.max(initial=-1)) + 1)
+    return sp.csr_array((np.ones(len(labelled)), (labelled, codes[labelled])), shape=shape)

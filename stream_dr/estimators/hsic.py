@@ -107,15 +107,18 @@ def _exact_hsic(
     if x_kernel == "rbf":
         row_sigma = x_sigma
     row_weights = weights_or_ones(block.weights, block.rows)
-    # Make k columns of targets: numbers as they are, or 0 and 1 for each of k labels.
-    # Here the batch has all labels, so label j gets column j.
-    if block.y.values is None:
-        k = len(block.y.labels)
-    else:
+    return _hsic_in_blocks(block.X, _target_columns(block), row_weights, row_sigma, y_sigma)
+
+
+def _target_columns(block: Block) -> np.ndarray:
+    """Return targets (rows, k): numbers as they are, or 0 and 1 for each of k labels."""
+    if block.y.values is not None:
         k = block.y.values.shape[1]
+    else:
+        k = len(block.y.labels)
+    # The block has all labels, so label j gets column j.
     encoded = encode_as_columns(block.y, "indicator", np.arange(k, dtype=np.int32))
-    targets = dense_encoded_rows(encoded, block.rows, k)
-    return _hsic_in_blocks(block.X, targets, row_weights, row_sigma, y_sigma)
+    return dense_encoded_rows(encoded, block.rows, k)
 
 
 def _rows_with_targets(X: RowsLike, y: TargetsLike, weights: WeightsLike, kernel: str, sigma: float) -> Block:

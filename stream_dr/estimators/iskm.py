@@ -141,11 +141,8 @@ class IncrementalSKM(MappedMethod[SKMState]):
         vectors = state.basis.vectors()
         mean = state.basis.means() @ (counts / max(counts.sum(), 1.0))
 
-        # With a ≥ 1, only Sb makes eigenvalues positive. Its rank is at most the number of classes
-        # (that have rows) minus 1, and the first vectors have the largest eigenvalues.
-        max_positive = vectors.shape[1]
-        if self.a >= 1.0:
-            max_positive = max(int(np.count_nonzero(counts)) - 1, 0)
+        # The first vectors have the largest eigenvalues.
+        max_positive = self._max_positive(counts, vectors.shape[1])
         # With keep="positive", also drop vectors shorter than a hundredth of the longest, which
         # have an eigenvalue of about zero.
         if self.keep == "positive":
@@ -158,6 +155,13 @@ class IncrementalSKM(MappedMethod[SKMState]):
         loadings, lengths = normalise_long_columns(vectors[:, nonzero], min_relative_length=0.0)
         eigenvalues = lengths * np.where(nonzero < max_positive, 1.0, -1.0)
         return Linear(mean, loadings, eigenvalues, "recurrence")
+
+    def _max_positive(self, class_counts: np.ndarray, p: int) -> int:
+        """Return how many of the p largest eigenvalues may be positive."""
+        if self.a < 1.0:
+            return p
+        # Then only Sb makes eigenvalues positive. Its rank is less than the number of classes.
+        return max(int(np.count_nonzero(class_counts)) - 1, 0)
 
     def inner_bytes(self, n_features: int, n_targets: int) -> int:
         """Return the size of the state in bytes.

@@ -40,6 +40,14 @@ def scatter_sum_directions(
     vectors, roots = moments.between_eigenpairs()
     if moments.weight <= 0 or total_scatter_weight == 0.0:
         return vectors, between_weight * roots**2
+    # The diagonal subtracted from Sb makes features of large scatter count less. Added to Sb, it
+    # would make the features of largest scatter the components.
+    if moments.scatter is None and total_scatter_weight > 0.0:
+        raise NeedsRefine(
+            "only the diagonal of Cxx is stored (it is past 4,096 features), and with a positive share of "
+            "the within-class scatter its axes would be single features. Call refine(source), give scatter='exact', or "
+            "choose a ≥ 1 (SKM with unlabelled='skip') or alpha ≥ 0 (MMC)."
+        )
 
     # G is a root of Sb: Sb = G Gᵀ.
     G = vectors * roots
@@ -48,23 +56,14 @@ def scatter_sum_directions(
         floor = moments.rounding.eigenvalue_floor(moments.diagonal) / moments.weight
         scatter = moments.scatter / moments.weight
         vectors, values = scatter_sum_eigenpairs(G, between_weight, scatter, total_scatter_weight, floor)
-    # Only the diagonal is stored. Subtracted from Sb, it makes features of large scatter count
-    # less. Added to Sb, it would make the features of largest scatter the components.
-    elif total_scatter_weight < 0.0:
+    else:
         diagonal = moments.diagonal / moments.weight
         vectors, values = positive_scatter_sum_eigenpairs(G, between_weight, diagonal, total_scatter_weight)
-    else:
-        raise NeedsRefine(
-            "only the diagonal of Cxx is stored (it is past 4,096 features), and with a positive share of "
-            "the within-class scatter its axes would be single features. Call refine(source), give scatter='exact', or "
-            "choose a ≥ 1 (SKM with unlabelled='skip') or alpha ≥ 0 (MMC)."
-        )
 
     # The eigenvalues are sorted, so the positive ones come first.
+    p = len(values)
     if only_positive:
         p = int(np.count_nonzero(values > 0))
-    else:
-        p = len(values)
     return vectors[:, :p], values[:p]
 
 

@@ -92,12 +92,10 @@ class NPE(ReservoirMethod):
         """
         # With fewer than two rows there are no neighbours. The r sampled rows are `state.kept`.
         r = len(state.numbers)
-        d = state.n_features
         if r < 2:
+            mean = np.zeros(state.n_features)
             if r:
                 mean = np.asarray(state.kept.mean(axis=0)).ravel()
-            else:
-                mean = np.zeros(d)
             return projection_without_components(mean)
 
         # If classes are not used, all rows count as one class.

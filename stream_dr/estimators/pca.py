@@ -9,7 +9,7 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.linear_gaussian import GaussianLogLikelihood, LinearGaussian
 from stream_dr.estimators.fitting.mapping import mapped_columns_of_state
-from stream_dr.estimators.fitting.moments import Moments, divide_by_scale, scale_moments
+from stream_dr.estimators.fitting.moments import Moments, divide_by_scale, scale_moments, standardizing_factors
 from stream_dr.estimators.fitting.parameters import check_choice
 from stream_dr.estimators.fitting.refining import Refinable
 from stream_dr.estimators.fitting.stream_learner import NeedsRefine
@@ -113,11 +113,8 @@ class PCA(LinearGaussian, Refinable):
         numbers, categories, gaps = columns
         factors = np.ones(len(m.mean))
 
-        # Scale columns of numbers to variance 1, unless their variance is only rounding error. The
-        # variance is `diagonal` (the sum of squared deviations of each column) over `weight`.
-        is_varying = m.rounding.varying_columns(m.diagonal)
-        varying = numbers[is_varying[numbers]]
-        factors[varying] = np.sqrt(m.weight / m.diagonal[varying])
+        # Scale columns of numbers to variance 1.
+        factors[numbers] = standardizing_factors(m)[numbers]
         # Divide the column of a category by the root of its mean, the category's share of rows.
         # The factor is 0 if all rows of the category were unlearned.
         factors[categories] = 0.0

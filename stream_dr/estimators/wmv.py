@@ -258,9 +258,8 @@ class WMV(Refinable):
         floor = largest * moments.weight * moments.rounding.eigenvalue_floor(moments.diagonal)
         values, vectors = nonzero_indefinite_eigenpairs(S - moments.cross @ P @ moments.cross.T, floor)
         # Without n_components, return only components of positive eigenvalue, which come first.
-        if self.n_components is not None:
-            p = len(values)
-        else:
+        p = len(values)
+        if self.n_components is None:
             p = int(np.count_nonzero(values > 0))
         return vectors[:, :p], values[:p]
 
@@ -296,13 +295,8 @@ class WMV(Refinable):
         within = np.maximum(moments.diagonal - (moments.cross**2 / n).sum(axis=1), 0.0)
         share = float(factors @ n) / moments.weight
 
-        # Compute the eigenvalues and eigenvectors of `between` in a basis of its range, without
-        # forming this matrix. `inner` (r, classes) is Cxy in this basis.
-        basis, _ = moments.significant_left_singular_pairs(moments.cross, moments.cross.shape[1] ** 0.5)
-        inner = basis.T @ moments.cross
         C = np.diag(factors / n) - self.class_pair_weights(moments)
-        between_values, rotation = np.linalg.eigh(inner @ C @ inner.T)
-        vectors = basis @ rotation
+        vectors, between_values = _cross_eigenpairs(moments, C)
         # The solver below needs a root G of `between`, so eigenvalues may be negative only by
         # rounding errors.
         rounding = len(between_values) * EPS * np.abs(between_values).max(initial=0.0)
@@ -326,3 +320,13 @@ class WMV(Refinable):
 def _is_pair_weight(pair: object) -> bool:
     """True if an entry of `pair_weights` is (label, label, number)."""
     return isinstance(pair, list | tuple) and len(pair) == 3 and is_finite_number(pair[2])
+
+
+def _cross_eigenpairs(moments: Moments, C: np.ndarray) -> Directions:
+    """Return eigenvectors and eigenvalues of Cxy C Cxyᵀ, without forming this matrix."""
+    # `inner` (r, classes) is Cxy in a basis of its range.
+    Cxy = moments.cross
+    basis, _ = moments.significant_left_singular_pairs(Cxy, Cxy.shape[1] ** 0.5)
+    inner = basis.T @ Cxy
+    values, rotation = np.linalg.eigh(inner @ C @ inner.T)
+    return basis @ rotation, values

@@ -283,11 +283,9 @@ def _squared_plane_sines(cosines: np.ndarray, matches: np.ndarray, pair_indices:
     # for the planes 0 and 3. `theirs` has the two components that match them.
     mine = pair_indices[:, None] + [0, 1]
     theirs = matches[mine]
-    # For each plane, take the cosines (2, 2) of its two components and of the matching components.
-    # For example, own[j] is cosines[np.ix_(mine[j], mine[j])].
-    own = cosines[mine[:, :, None], mine[:, None, :]]
-    other = cosines[theirs[:, :, None], theirs[:, None, :]]
-    cross = cosines[mine[:, :, None], theirs[:, None, :]]
+    own = _blocks(cosines, mine, mine)
+    other = _blocks(cosines, theirs, theirs)
+    cross = _blocks(cosines, mine, theirs)
 
     # The squared cosines of the two principal angles are the eigenvalues of
     # own⁻¹ · cross · other⁻¹ · crossᵀ. The inverse is a pseudoinverse, because a zero component
@@ -297,6 +295,11 @@ def _squared_plane_sines(cosines: np.ndarray, matches: np.ndarray, pair_indices:
     squared_sines = np.full(max(len(matches) - 1, 0), np.nan)
     squared_sines[pair_indices] = np.clip(1.0 - smallest, 0.0, 1.0)
     return squared_sines
+
+
+def _blocks(matrix: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Return blocks (n, 2, 2), of which block j is matrix[np.ix_(rows[j], columns[j])]."""
+    return np.asarray(matrix[rows[:, :, None], columns[:, None, :]])
 
 
 def _jackknife_estimate(

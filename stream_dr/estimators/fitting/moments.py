@@ -265,11 +265,15 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     if not standardize:
         return m
 
-    # Divide each column by its standard deviation, except constant columns.
+    return scale_moments(m, standardizing_factors(m))
+
+
+def standardizing_factors(m: Moments) -> np.ndarray:
+    """Return factors (features,), 1 / standard deviation, or 1 for constant columns."""
     factors = np.ones(len(m.mean))
     varying_columns = m.rounding.varying_columns(m.diagonal)
     factors[varying_columns] = np.sqrt(m.weight / m.diagonal[varying_columns])
-    return scale_moments(m, factors)
+    return factors
 
 
 def _moments_of_all_rows(state: MomentState, c: Centred) -> Moments:

@@ -324,20 +324,11 @@ class RowReplay:
         with subspace.ScatterProduct(self._moments.mean, columns, self.scale, self._threads) as total:
             for position, event in source.events():
                 block = self._estimator.parse(fresh, event, raise_if_no_targets=False)
-                # Sparse rows may be narrower than the state: later features have not occurred yet.
-                width = self._state.n_features
-                if block.features > width or (not block.sparse and block.features < width):
-                    raise CannotRefine(
-                        f"the source's event {position} has {block.features} features; the state has seen {width}. "
-                        "Give the stream this estimator has learned."
-                    )
+                self._check_width(position, block)
                 if relearn_rows:
                     fresh.accumulator.add(block)
 
-                # Rows without a target are left out, unless the estimator learns them. A method
-                # without kinds of targets is unsupervised and learns all rows.
-                learns_all = not self._estimator.target_kinds or self._estimator.unlabelled == "use"
-                learned = block if learns_all else drop_rows_without_target(block)[0]
+                learned = self._learned_rows(block)
                 # The weights of the block's rows may depend on how many rows were read before: with
                 # decay, later rows count more. `rows` is the number up to the end of the block.
                 rows += learned.rows
@@ -346,6 +337,23 @@ class RowReplay:
                     progress(rows)
         relearned = cast(MomentState, fresh.accumulator.freeze()) if relearn_rows else None
         return Sums(total.result(), rows, relearned)
+
+    def _check_width(self, position: int, block: Block) -> None:
+        """Raise CannotRefine if rows have another number of features than the state."""
+        # Sparse rows may be narrower than the state: later features have not occurred yet.
+        width = self._state.n_features
+        if block.features > width or (not block.sparse and block.features < width):
+            raise CannotRefine(
+                f"the source's event {position} has {block.features} features; the state has seen {width}. "
+                "Give the stream this estimator has learned."
+            )
+
+    def _learned_rows(self, block: Block) -> Block:
+        """Return the rows that the estimator learns."""
+        # A method without kinds of targets is unsupervised and learns all rows.
+        if not self._estimator.target_kinds or self._estimator.unlabelled == "use":
+            return block
+        return drop_rows_without_target(block)[0]
 
     def checked_product(self, pass_sums: Sums, columns: np.ndarray) -> np.ndarray:
         """Return the product (features, r) of a pass, after checking its rows.
@@ -363,16 +371,22 @@ class RowReplay:
         else:
             self._check_later_pass(pass_sums.rows)
 
-        # A label waits while it has too few rows to be a class. The moments leave out the means of
-        # waiting labels, but the pass sums all rows. So subtract M Mᵀ from the scatter.
-        # M (features, waiting labels) are these means, centred and times the root of their weight.
-        means = np.where(self.scale[:, None] > 0, self._moments.scaled_waiting_means, 0.0)
-        # Features that do not vary have the scale 0, and no part in the scatter. Some methods
-        # multiply the scatter of each label's rows by a factor, and so the label's part of M Mᵀ.
-        weighted_means = means
+        # The moments leave out the means of waiting labels, but the pass sums all rows.
+        return np.asarray(pass_sums.product - self._waiting_product(columns))
+
+    def _waiting_product(self, columns: np.ndarray) -> np.ndarray:
+        """Return M Mᵀ columns for the means M of waiting labels.
+
+        A label waits while it has too few rows to be a class. M (features, waiting labels) are the
+        centred means of these labels, times the root of their weight.
+        """
+        # Features that do not vary have the scale 0, and no part in the scatter.
+        M = np.where(self.scale[:, None] > 0, self._moments.scaled_waiting_means, 0.0)
+        weighted = M
+        # Some methods multiply the scatter of each label's rows by a factor.
         if self._factors is not None:
-            weighted_means = means * [self._factors.get(label, 0.0) for label in self._moments.waiting]
-        return np.asarray(pass_sums.product - weighted_means @ (means.T @ columns))
+            weighted = M * [self._factors.get(label, 0.0) for label in self._moments.waiting]
+        return np.asarray(weighted @ (M.T @ columns))
 
     def _check_first_pass(self, relearned: MomentState) -> None:
         """Raise CannotRefine if the first pass has read other rows than those learned.
@@ -546,16 +560,19 @@ def name_differing_sum(learned_state: MomentState, relearned_state: MomentState)
     if np.any(np.abs(a.label_weights - b.label_weights[order]) > RELATIVE_TOLERANCE * a.label_weights):
         return "class weights"
 
-    # Compare `cross` (features, targets), the cross-scatter of rows and targets. The tolerance is
-    # relative to `norm_bound`, an upper bound of its norm.
-    norm_bound = np.sqrt(np.trace(a.target_scatter)) * np.sqrt(a.diagonal.sum())
-    # The rounding error is less than 1e-12·N·|x̄| for N rows with the mean x̄ and targets of about
-    # size 1, such as indicators. `shift` is √N times the absolute mean of each feature.
-    mean_size = float(np.linalg.norm(a.rounding.shift)) * np.sqrt(a.weight)
-    tolerance = RELATIVE_TOLERANCE * norm_bound + 1e-12 * mean_size
-    if np.linalg.norm(a.cross - b.cross[:, order]) > tolerance:
+    # Compare `cross` (features, targets), the cross-scatter of rows and targets.
+    if np.linalg.norm(a.cross - b.cross[:, order]) > _cross_tolerance(a):
         return "targets"
     return None
+
+
+def _cross_tolerance(m: Moments) -> float:
+    """Return the norm up to which a difference of two cross-scatters is ignored."""
+    norm_bound = np.sqrt(np.trace(m.target_scatter)) * np.sqrt(m.diagonal.sum())
+    # The rounding error is less than 1e-12·N·|x̄| for N rows with the mean x̄ and targets of about
+    # size 1, such as indicators. `shift` is √N times the absolute mean of each feature.
+    mean_size = np.linalg.norm(m.rounding.shift) * np.sqrt(m.weight)
+    return float(RELATIVE_TOLERANCE * norm_bound + 1e-12 * mean_size)
 
 
 ComputePassSums = Callable[[np.ndarray, bool, Callable[[int], None] | None], Sums]

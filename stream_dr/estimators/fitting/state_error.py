@@ -477,12 +477,8 @@ def _held_out_errors(
     S = V.T @ validation_moments.scatter_product(V)
 
     # For centred rows, the error is tr Fᵀ(Cyy − 2 Wᵀ Cxy + Wᵀ Cxx W)F with sums of held-out rows.
-    # tr(Fᵀ Wᵀ Cxx W F) is gᵀ (S ∘ B Bᵀ) g, and tr(Fᵀ Wᵀ Cxy F) is gᵀ (B ∘ C) 1, where ∘ multiplies
-    # entry by entry.
-    predicted_squares = ((g @ (S * (B @ B.T))) * g).sum(axis=1)
-    products = g @ (B * C).sum(axis=1)
     target_squares = (F * (validation_moments.target_scatter @ F)).sum()
-    centred_errors = np.maximum(target_squares - (2.0 * products - predicted_squares), 0.0)
+    centred_errors = np.maximum(target_squares - _explained_squares(g, B, C, S), 0.0)
 
     # The means x̄_T and ȳ_T of the n held-out rows have the residual b = (ȳ_T − ȳ) − Wᵀ(x̄_T − x̄).
     # Add n·|Fᵀ b|². W is for scaled features, so multiply the means of rows by `scale`.
@@ -490,3 +486,14 @@ def _held_out_errors(
     target_difference = F.T @ validation_moments.target_mean - F_train.T @ train_moments.target_mean
     mean_residuals = target_difference - (g * mean_difference) @ B
     return np.asarray(centred_errors + validation_moments.weight * (mean_residuals**2).sum(axis=1))
+
+
+def _explained_squares(g: np.ndarray, B: np.ndarray, C: np.ndarray, S: np.ndarray) -> np.ndarray:
+    """Return tr Fᵀ(2 Wᵀ Cxy − Wᵀ Cxx W)F (m,), how much each W lowers the error.
+
+    The arguments are those of `_held_out_errors`. ∘ multiplies entry by entry.
+    """
+    # tr(Fᵀ Wᵀ Cxx W F) is gᵀ (S ∘ B Bᵀ) g, and tr(Fᵀ Wᵀ Cxy F) is gᵀ (B ∘ C) 1.
+    predicted_squares = ((g @ (S * (B @ B.T))) * g).sum(axis=1)
+    products = g @ (B * C).sum(axis=1)
+    return np.asarray(2.0 * products - predicted_squares)

@@ -413,21 +413,24 @@ class StreamLearner(NamedParameters, BaseEstimator):
             self.target_column_ = rows.y if isinstance(rows.y, str) else None
         return self
 
+    def _checked_state(self) -> FittedState:
+        """Return the fitted state, or a new one, after checking the parameters."""
+        # Before the first row, there is no attribute `fitted_`.
+        try:
+            fitted = self.fitted_
+        except AttributeError:
+            self.check_parameters()
+            return new_fitted_state(self)
+        fitted.check_parameters(self)
+        return fitted
+
     def _partial_fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
         """Learn more rows X with targets y and weights.
 
         If an error is raised, the state is unchanged.
         """
         with self.lock:
-            # Before the first row, there is no attribute `fitted_`. The state is then a new one.
-            try:
-                fitted = self.fitted_
-            except AttributeError:
-                self.check_parameters()
-                fitted = new_fitted_state(self)
-            else:
-                fitted.check_parameters(self)
-
+            fitted = self._checked_state()
             # `y` may be the name of the column that has the targets. If not, the last name stays.
             rows = as_block(X, y, weights)
             target_column = rows.y if isinstance(rows.y, str) else self.target_column_

@@ -102,16 +102,8 @@ class FirstStageSolver:
         # Features that do not vary (False in `_varying`) have no part in the solution.
         right = np.where(self._varying[:, None], xh, 0.0)
         guess = np.where(self._varying[:, None], initial_columns, 0.0)
-
-        # `shift` is √N times the absolute mean of each feature, and `root_scatter` √N times the
-        # standard deviation of all features together, for N rows. So `distance` is their ratio.
-        root_scatter = float(np.sqrt(self._moments.diagonal.sum()))
-        distance = 0.0
-        if root_scatter:
-            distance = float(self._moments.rounding.shift.max(initial=0.0)) / root_scatter
-        # Centring rows far from 0 cancels digits. The relative rounding error of XH is about EPS
-        # times the distance, here times 8 for safety. The solver does not fit errors of this size.
-        return cg.start_block_solve(right, relative_noise=8 * EPS * distance, guess_columns=guess)
+        # The solver does not fit errors of the size of the noise.
+        return cg.start_block_solve(right, relative_noise=_centring_error(self._moments), guess_columns=guess)
 
     def advance(self, solver_state: cg.BlockSolve, scatter_product: np.ndarray) -> cg.BlockSolve:
         """Return the state after one step of conjugate gradient.
@@ -178,26 +170,31 @@ class TwoStage(PredictsHeldOut):
         """
         super().check_parameters()
         check_choice("scaling", self.scaling, ("unit", "source"))
+        if self.is_cross_validated:
+            self._check_chosen_gamma()
+        if self.shrinkage is not None:
+            self._check_shrinkage()
+
+    def _check_chosen_gamma(self) -> None:
+        """Raise InvalidParameter if cross-validation cannot choose `gamma`."""
         # The method inverts share·Cxx + ridge·I, with share = 1 − shrinkage. Except for its length,
         # the solution is that of Cxx + (ridge/share)·I. So a shrinkage below 1 acts as some gamma.
-        if self.is_cross_validated:
-            if self.shrinkage is not None:
-                raise InvalidParameter(
-                    f"gamma='cv' and shrinkage={self.shrinkage!r} are two ways to choose the ridge; give one of them. The "
-                    "components of each shrinkage are also those of a gamma, so gamma='cv' leaves none out."
-                )
-            # HSL's laplacian "clique" or "star" computes targets from all rows' sets of labels. A
-            # fold's targets would depend on the rows of other folds.
-            if self.keeps_label_sets():
-                raise InvalidParameter(
-                    f"gamma='cv' was given to {self!r}, and the targets of 'clique' and 'star' depend on all rows together, "
-                    "so the error on some of the rows is not defined. Give laplacian='zhou', or a number as gamma."
-                )
+        if self.shrinkage is not None:
+            raise InvalidParameter(
+                f"gamma='cv' and shrinkage={self.shrinkage!r} are two ways to choose the ridge; give one of them. The "
+                "components of each shrinkage are also those of a gamma, so gamma='cv' leaves none out."
+            )
+        # HSL's laplacian "clique" or "star" computes targets from all rows' sets of labels. A
+        # fold's targets would depend on the rows of other folds.
+        if self.keeps_label_sets():
+            raise InvalidParameter(
+                f"gamma='cv' was given to {self!r}, and the targets of 'clique' and 'star' depend on all rows together, "
+                "so the error on some of the rows is not defined. Give laplacian='zhou', or a number as gamma."
+            )
 
-        if self.shrinkage is None:
-            return
+    def _check_shrinkage(self) -> None:
+        """Raise InvalidParameter if `shrinkage` is no share, or if `gamma` is set, too."""
         # A string asks for an automatic shrinkage, as in scikit-learn.
-        # Refuse a string, because Ledoit and Wolf's shrinkage needs fourth moments of the rows.
         if isinstance(self.shrinkage, str):
             raise InvalidParameter(
                 f"shrinkage={self.shrinkage!r}; it must be None or a number in [0, 1]. Ledoit and Wolf's share needs fourth "
@@ -418,3 +415,14 @@ def _mean_varying_scatter(moments: Moments) -> float:
     """Return the sum of squared deviations, averaged over the columns that vary."""
     varying = np.count_nonzero(moments.rounding.varying_columns(moments.diagonal))
     return float(moments.diagonal.sum()) / max(int(varying), 1)
+
+
+def _centring_error(moments: Moments) -> float:
+    """Return a bound of XH's relative rounding error, 0 if no feature varies."""
+    # Centring rows far from 0 cancels digits. The error is about EPS·√N·|mean| relative to
+    # √N·deviation, for N rows. 8 is a safety factor.
+    root_scatter = float(np.sqrt(moments.diagonal.sum()))
+    if not root_scatter:
+        return 0.0
+    distance = float(moments.rounding.shift.max(initial=0.0)) / root_scatter
+    return 8 * EPS * distance
