@@ -239,11 +239,9 @@ def _response_to_invalid(error: RequestValidationError) -> Response:
 
 
 def _client_path(where: list[Any]) -> str:
-    """Return the path of a wrong value as the client wrote it.
-
-    For example, ["body", "pca", "params", "k"] becomes "params.k". FastAPI adds the part of the
-    request ("body"), and pydantic adds the key of the estimator ("pca").
-    """
+    """Return the path of a wrong value as the client wrote it."""
+    # For example, ["body", "pca", "params", "k"] becomes "params.k". FastAPI adds the part of the
+    # request ("body"), and pydantic adds the key of the estimator ("pca").
     part, *place = where
     if place and part == "body" and place[0] in stream_dr.ESTIMATORS:
         del place[0]

@@ -61,8 +61,8 @@ def to_sklearn(model: Estimator | Projection | Release | str | Path) -> Any:
 
     LinearDiscriminantAnalysis and StandardScaler take dense rows. `transform` differs by rounding
     errors. With nystroem, these are larger for rows far from 0, because scikit-learn computes
-    distances from products. Other attributes, such as explained variances, are not set. The names of named
-    columns become `feature_names_in_`.
+    distances from products. Other attributes, such as explained variances, are not set. The names
+    of named columns become `feature_names_in_`.
 
     model: a fitted estimator, a projection, a release, or the path of a release's file.
 
@@ -298,11 +298,9 @@ def _polynomial_step(mapping: Polynomial, n_features: int) -> _MapStep:
 
 
 def _product_powers(factors: np.ndarray, n_factors: int) -> np.ndarray:
-    """Return how often each product has each factor, (products, n_factors).
-
-    A product has the indices of its factors. Of three factors, (0, 0, 2) has the powers (2, 0, 1).
-    The last factor of a product may be the constant, whose index comes after the features.
-    """
+    """Return how often each product has each factor, (products, n_factors)."""
+    # A product has the indices of its factors. Of three factors, (0, 0, 2) has the powers (2, 0,
+    # 1). The last factor of a product may be the constant, whose index comes after the features.
     powers = np.zeros((len(factors), n_factors), dtype=np.int64)
     np.add.at(powers, (np.arange(len(factors))[:, None], factors), 1)
     return powers

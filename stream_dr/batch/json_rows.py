@@ -92,11 +92,9 @@ def refuse_missing_values(parsed_request: ParsedJson) -> None:
 
 
 def _refuse_row_gaps(rows: Any) -> None:
-    """Raise LimitExceeded if rows that are objects lack too many columns.
-
-    Other rows cannot lack columns: sparse rows list their values, and lists have one length. If the
-    first row is sparse, a later row that is not will be refused when the rows are parsed.
-    """
+    """Raise LimitExceeded if rows that are objects lack too many columns."""
+    # Other rows cannot lack columns: sparse rows list their values, and lists have one length. If
+    # the first row is sparse, a later row that is not will be refused when the rows are parsed.
     are_objects = isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows)
     if are_objects and not _is_sparse_row(rows[0]):
         keys = set(chain.from_iterable(rows))
@@ -105,11 +103,9 @@ def _refuse_row_gaps(rows: Any) -> None:
 
 
 def _refuse_target_gaps(targets: Any) -> None:
-    """Raise LimitExceeded if too many rows lack targets.
-
-    A target is a list of numbers, one number, or null for a row without a target. A null takes as
-    much memory as the longest list, so as many values are missing.
-    """
+    """Raise LimitExceeded if too many rows lack targets."""
+    # A target is a list of numbers, one number, or null for a row without a target. A null takes as
+    # much memory as the longest list, so as many values are missing.
     if isinstance(targets, list):
         lengths = [len(entry) for entry in targets if isinstance(entry, list)]
         n_numbers = sum(not isinstance(entry, list) and entry is not None for entry in targets)

@@ -753,11 +753,9 @@ def _limit_string_view_bytes(batches: Sequence[pa.RecordBatch], max_view_bytes: 
 
 
 def _view_lengths(array: pa.Array) -> np.ndarray:
-    """Return the length of each string of a string-view array, in bytes.
-
-    A view has four int32 (16 bytes), of which the first is the length. A negative length counts as
-    0 here, and is refused later, when Arrow validates the batch.
-    """
+    """Return the length of each string of a string-view array, in bytes."""
+    # A view has four int32 (16 bytes), of which the first is the length. A negative length counts
+    # as 0 here, and is refused later, when Arrow validates the batch.
     views = np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)
     return np.maximum(views[::4], 0)
 

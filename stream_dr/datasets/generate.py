@@ -423,8 +423,8 @@ def _draw_word_rows(
 
     Returns the rows (1,000, 47,236): tf-idf weights of the drawn words, each row of length 1.
     """
-    # Draw a word of the whole vocabulary for each place in a row. `row` has the place's row. The upper
-    # 20 of its 32 random bits select a word from the table `common` (2^20,).
+    # Draw a word of the whole vocabulary for each place in a row. `row` has the place's row. The
+    # upper 20 of its 32 random bits select a word from the table `common` (2^20,).
     row = _draw_rows_of_words(random)
     bits = random.integers(0, 1 << 32, len(row), dtype=np.uint32)
     word = word_tables.common[bits >> np.uint32(12)]

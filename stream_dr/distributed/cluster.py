@@ -462,10 +462,8 @@ class _TaskContext(NamedTuple):
 
 
 def _locate_batch(directory: Directory, reference: Reference) -> tuple[Reference, float]:
-    """Return a reference with the current URI of its shard, and the batch's bytes.
-
-    The bytes are estimated by the batch's part of the shard's rows.
-    """
+    """Return a reference with the current URI of its shard, and the batch's bytes."""
+    # The bytes are estimated by the batch's part of the shard's rows.
     # The shard may have another URI than the log says, if it was moved.
     shard = find_shard(directory.path, reference.uri, reference.sha256)
     return reference._replace(uri=shard_file_uri(shard)), shard.bytes / shard.rows * reference.rows

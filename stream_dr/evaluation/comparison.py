@@ -455,11 +455,9 @@ def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
 
 
 def _fourier_map_spec(X: np.ndarray) -> JsonDict:
-    """Return the spec of a map of random Fourier features for dense rows.
-
-    Its gamma is 1 / (sum of the columns' variances), rounded to two digits. If all columns are
-    constant, gamma is 1.
-    """
+    """Return the spec of a map of random Fourier features for dense rows."""
+    # Its gamma is 1 / (sum of the columns' variances), rounded to two digits. If all columns are
+    # constant, gamma is 1.
     variance = float(X.var(axis=0).sum()) or 1.0
     return {"map": "random_fourier", "n_features": 500, "gamma": float(f"{1 / variance:.2g}")}
 

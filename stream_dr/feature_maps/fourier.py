@@ -298,10 +298,8 @@ def _median_distance(X: Rows, kernel: str) -> float:
 
 
 def _draw_matern_frequencies(n_features: int, n_frequencies: int, seed: int, gamma: float, nu: float) -> np.ndarray:
-    """Return frequencies (n_features, n_frequencies) of the Matérn kernel.
-
-    They have a multivariate t distribution of 2ν degrees of freedom, times √(2γ).
-    """
+    """Return frequencies (n_features, n_frequencies) of the Matérn kernel."""
+    # They have a multivariate t distribution of 2ν degrees of freedom, times √(2γ).
     # For normals z and a χ² variable f of 2ν degrees of freedom, √(2ν / f) z is such a variable.
     # SPECTRUM and FREEDOM identify the two uses of random numbers, which must differ.
     uniforms = draw_uniforms(seed, FREEDOM, 0, n_frequencies)[:, 0]

@@ -521,12 +521,10 @@ def _rows_as_hashable_bytes(X: Rows) -> list[bytes]:
 
 
 def _draw_among_remaining(draws: np.ndarray, remaining: int, to_draw: int) -> list[int]:
-    """Return indices of rows drawn with equal probability (Knuth's algorithm S).
-
-    draws: random number in (0, 1) of each row of a batch.
-    remaining: number of rows from which to draw. Those after the batch follow in later calls.
-    to_draw: number of rows to draw among the remaining rows.
-    """
+    """Return indices of rows drawn with equal probability (Knuth's algorithm S)."""
+    # draws: random number in (0, 1) of each row of a batch.
+    # remaining: number of rows from which to draw. Those after the batch follow in later calls.
+    # to_draw: number of rows to draw among the remaining rows.
     drawn: list[int] = []
     for i, draw in enumerate(draws[:remaining]):
         if draw * (remaining - i) < to_draw - len(drawn):

@@ -291,8 +291,8 @@ class TableColumn(NamedTuple):
             actual = f"{len(self.categories)} categories"
             raise field_error(self, "categories", actual, "distinct, of a column of categories")
 
-        # Each category or hashed word has a count. SIZES has the number of mapped columns (`places`)
-        # of a number, date or time.
+        # Each category or hashed word has a count. SIZES has the number of mapped columns
+        # (`places`) of a number, date or time.
         n_counts = len(self.categories)
         if self.kind == "text":
             n_counts = self._check_words(table_map)

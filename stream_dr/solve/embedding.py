@@ -196,8 +196,8 @@ class Eigenmap(NamedTuple):
         # by the rule of the graph).
         edges = np.minimum(self.one_sided * self._edge_ends(squared_distances), 1.0)
         if self.temperature:
-            # The heat kernel is exp(−d²/t) for the distance d. A row's smallest d² is subtracted, so
-            # that not all its weights underflow to 0. This changes no weighted mean.
+            # The heat kernel is exp(−d²/t) for the distance d. A row's smallest d² is subtracted,
+            # so that not all its weights underflow to 0. This changes no weighted mean.
             nearest = squared_distances.min(axis=1, keepdims=True)
             nearest = np.where(np.isfinite(nearest), nearest, 0.0)
             edges *= np.exp((nearest - squared_distances) / self.temperature)

@@ -339,11 +339,9 @@ class SampledLandmarks(NamedTuple):
 
 
 def _equality_limit(landmarks: Rows, centre: np.ndarray) -> float:
-    """Return the squared distance up to which a row counts as equal to a landmark.
-
-    The distance is 1e-10 of the landmarks' typical distance from their centre. It is not 0, because
-    a feature map may return one row with different last digits.
-    """
+    """Return the squared distance up to which a row counts as equal to a landmark."""
+    # The distance is 1e-10 of the landmarks' typical distance from their centre. It is not 0,
+    # because a feature map may return one row with different last digits.
     from_centre = squared_lengths(subtract_shift_keeping_sparsity(landmarks, centre))
     return 1e-20 * float(from_centre.mean())
 

@@ -610,7 +610,8 @@ class CsvFile:
         """Return the texts that may stand for a missing value of a column."""
         if self.has_gaps:
             return self.form.gaps
-        # Numbers of a matrix must not be missing. Other columns, such as texts, may have empty fields.
+        # Numbers of a matrix must not be missing. Other columns, such as texts, may have empty
+        # fields.
         if arrow_type == pa.float64():
             return frozenset()
         return frozenset({""})

@@ -309,8 +309,9 @@ class TargetRegression(Predictor):
         # from the eigenvalues and covariances.
         variances = self.component_variances(moments, W, eigenvalues, covariances)
         weights = covariances / variances[:, None]
-        # Sort the targets by label: `label_order` lists their indices in this order. It is empty for
-        # numeric targets, which keep their order. Before the first target, `moments.kind` is None.
+        # Sort the targets by label: `label_order` lists their indices in this order. It is empty
+        # for numeric targets, which keep their order. Before the first target, `moments.kind` is
+        # None.
         columns = moments.label_order or slice(None)
         labels = tuple(sorted(moments.labels))
         kind = moments.kind or "continuous"

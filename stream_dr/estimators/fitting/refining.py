@@ -375,11 +375,9 @@ class RowReplay:
         return np.asarray(pass_sums.product - self._waiting_product(columns))
 
     def _waiting_product(self, columns: np.ndarray) -> np.ndarray:
-        """Return M Mᵀ columns for the means M of waiting labels.
-
-        A label waits while it has too few rows to be a class. M (features, waiting labels) are the
-        centred means of these labels, times the root of their weight.
-        """
+        """Return M Mᵀ columns for the means M of waiting labels."""
+        # A label waits while it has too few rows to be a class. M (features, waiting labels) are
+        # the centred means of these labels, times the root of their weight.
         # Features that do not vary have the scale 0, and no part in the scatter.
         M = np.where(self.scale[:, None] > 0, self._moments.scaled_waiting_means, 0.0)
         weighted = M

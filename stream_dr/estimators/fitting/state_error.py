@@ -489,10 +489,8 @@ def _held_out_errors(
 
 
 def _explained_squares(g: np.ndarray, B: np.ndarray, C: np.ndarray, S: np.ndarray) -> np.ndarray:
-    """Return tr Fᵀ(2 Wᵀ Cxy − Wᵀ Cxx W)F (m,), how much each W lowers the error.
-
-    The arguments are those of `_held_out_errors`. ∘ multiplies entry by entry.
-    """
+    """Return tr Fᵀ(2 Wᵀ Cxy − Wᵀ Cxx W)F (m,), how much each W lowers the error."""
+    # The arguments are those of `_held_out_errors`. ∘ multiplies entry by entry.
     # tr(Fᵀ Wᵀ Cxx W F) is gᵀ (S ∘ B Bᵀ) g, and tr(Fᵀ Wᵀ Cxy F) is gᵀ (B ∘ C) 1.
     predicted_squares = ((g @ (S * (B @ B.T))) * g).sum(axis=1)
     products = g @ (B * C).sum(axis=1)
