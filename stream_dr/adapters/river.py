@@ -270,7 +270,7 @@ class RiverTransformer(base.MiniBatchTransformer):
 
         For an estimator that identifies columns by name, return a list of dicts.
 
-        add_new_names: if true, new names get columns.
+        add_new_names: if true, new names get columns. If false, their values are left out.
         """
         if self._takes_dicts:
             if is_pandas(data_frame):

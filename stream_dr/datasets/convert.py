@@ -154,6 +154,7 @@ def _download_dataset_parts(dataset_name: str) -> list[_DatasetPart]:
     Returns one _DatasetPart for each folder of shards to write.
     """
     if dataset_name == "rcv1":
+        # If the download fails, the error says how to convert the files after a manual download.
         advice = _Advice(dataset_name, "rcv1", options="--format rcv1 --topics rcv1-v2.topics.qrels")
         bunch = _call_sklearn_fetcher("fetch_rcv1", advice)
         blocks = read_indicator_matrix(bunch.data, bunch.target, bunch.target_names, bunch.sample_id)

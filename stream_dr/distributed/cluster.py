@@ -315,6 +315,7 @@ class _ClusterRun:
         level, number = node
         key = f"{self._context.topic}-{level}-{number}"
         if level == 0:
+            # The models start without a state, because states that can be merged are merged later.
             task = plan.tasks[number]
             no_states: list[Future] = []
             counts_as_progress = True
@@ -449,7 +450,7 @@ def refine_on_cluster(
 
 
 class _TaskContext(NamedTuple):
-    """Values that all tasks of a refine use.
+    """Values that all tasks use that refine a model, each with a part of its rows.
 
     spec: spec of the model.
     schema: the stream's schema.

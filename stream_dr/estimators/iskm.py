@@ -123,7 +123,7 @@ class IncrementalSKM(MappedMethod[SKMState]):
         check_feature_map(self.feature_map)
 
     def inner_accumulator(self, state: SKMState | None) -> SKMAccumulator:
-        """Return an accumulator of rows after the feature map."""
+        """Return an accumulator that learns mapped rows, empty or continued from `state`."""
         return SKMAccumulator(self.n_components, self.a, self.amnesic, state)
 
     def solve_inner(self, state: SKMState) -> Linear:

@@ -100,9 +100,8 @@ class WMV(Refinable):
         of different numbers of rows, callers divide them by N^g.
 
         - pairs="equal": g = 2, because there are about N² pairs, and their weights do not change.
-        - pairs="share": g = 1, because the weights of pairs are divided by numbers of rows. The
-          weights of the parameter `pair_weights` are not divided, but the result is 1 with them,
-          too.
+        - pairs="share": g = 1, because the weights of pairs are divided by numbers of rows. (Weights
+          given as `pair_weights` are not divided. This is ignored here.)
         """
         if self.pairs == "share":
             return 1

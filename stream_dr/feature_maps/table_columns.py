@@ -750,10 +750,12 @@ def _one_hot_categories(
 ) -> list[str]:
     """Return the new categories that get a mapped column of their own.
 
+    Mapped columns are the columns of numbers that the map returns. A table's column has a limited
+    number of them, for example `max_categories` of the map. All other categories are hashed.
+
     new: new categories of a batch, the most frequent first.
     row_counts: number of the batch's rows with each category.
-    least: number of rows that a category needs to get a column, if there are not enough columns
-        for all new categories.
+    least: number of rows that a category needs to get a column, if not all new ones can get one.
     """
     most = table_map.max_categories
     if column.name in table_map.one_hot:

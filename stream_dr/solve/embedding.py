@@ -421,7 +421,9 @@ def locally_linear_embedding(
 
 
 def _neighbours_in_group(rows: Rows, group: np.ndarray, n_neighbors: int) -> np.ndarray:
-    """Return the row indices (rows of the group, k) of each row's neighbours."""
+    """Return the indices in `rows` of the neighbours of each row of a group."""
+    # The neighbours are in the group, too. group: indices of its rows. The result is (rows of the
+    # group, k) for k neighbours.
     # A row that is alone in its group is its own neighbour.
     k = min(n_neighbors, len(group) - 1)
     if not k:

@@ -103,8 +103,9 @@ def orient_components(
     * Two embeddings (projections that place a row by its distances to r sampled rows, the
       landmarks) are compared by coordinates. Both project the landmarks of `projection`, and the
       two results are compared. This costs O(r² · features).
-    * If the two projections are of different kinds, or `previous` is None, only the signs change.
-    * Any other projection is returned unchanged.
+    * If the two projections are of different kinds, or `previous` is None, the order stays, and
+      signs follow a fixed rule.
+    * A projection that is neither linear nor an embedding is returned unchanged.
 
     multiply_by_scatter: function that multiplies m columns (features, m) by the scatter (features,
         features) of the rows from which `projection` was solved. If not None, components of linear

@@ -83,14 +83,16 @@ A basis of at most 4 blocks is never cut. A block is the directions that one pas
 
 
 class SubspaceSolver:
-    """Solver of refine for PCA, PLSDA, SKM, MMC and WMV.
+    """Solver with which `refine` makes PCA, PLSDA, SKM, MMC and WMV exact.
 
-    A solution is a linear combination of a few vectors (features,), the basis. The first pass adds
-    the cross-scatter of rows and targets to the basis, and random vectors if there are fewer
-    targets than components. Each later pass adds the product of the rows' scatter and the vectors
-    that the pass before has added. After each pass, the method is solved for rows projected on the
-    basis. (SKM is supervised Kampong measure, MMC maximum margin criterion, and WMV weighted
-    maximum variance.)
+    `refine` reads the rows again in passes. Solutions are linear combinations of a few vectors
+    (features,), the basis:
+
+    - The first pass adds the cross-scatter of rows and targets to the basis, and random vectors if
+      there are fewer targets than components.
+    - Each later pass adds the product of the rows' scatter and the vectors that the pass before
+      has added.
+    - After each pass, the method is solved for rows projected on the basis.
 
     Attributes
     ----------

@@ -87,8 +87,9 @@ class FirstStageSolver:
         """Return the first state of block conjugate gradient.
 
         The linear system is (share·Cxx + ridge·I) V = XH, the first stage of the method. Cxx is the
-        rows' scatter, and XH (features, k) the method's right-hand sides, computed from rows and
-        targets. If XH is only rounding error, there is nothing to solve.
+        rows' scatter, share and ridge are numbers that follow from `gamma` or `shrinkage`, and XH
+        (features, k) is computed from rows and targets. If XH is only rounding error, it is
+        replaced by 0, and so is the solution.
 
         initial_columns: (features, p), columns of an earlier solution, in whose span the solver
             starts. p may be 0.
