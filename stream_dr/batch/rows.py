@@ -193,9 +193,9 @@ def is_dask(X: object, modules: str | tuple[str, ...] = ("dask.array", "dask.dat
 
 
 def only_has(X: object, kind: type) -> bool:
-    """True if X is a list or tuple whose rows are all of one type.
+    """True if X is a list or tuple whose rows are all of the type `kind`.
 
-    Costs O(rows). An empty list has rows of no type.
+    False for an empty list. Costs O(rows).
     """
     return isinstance(X, list | tuple) and len(X) > 0 and all(isinstance(row, kind) for row in X)
 

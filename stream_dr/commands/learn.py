@@ -599,9 +599,10 @@ def _print_test_scores(directory: "Directory") -> None:
 def _solution_state(model: "Model") -> str:
     """Return "unsolved", "outdated", "diagonal" or "exact".
 
-    A solution of another state is refined. Without a refine, an unsolved model has no solution at
-    all. A refined solution is outdated if the model has learned rows since the refine. A model that
-    has nothing published yet is "exact", unless it is unsolved.
+    - "unsolved": the model has no solution without a refine.
+    - "outdated": the solution was refined, and the model has learned rows since.
+    - "diagonal": the solution is approximate, from the diagonal of the scatter.
+    - "exact": any other solution, or nothing published yet.
     """
     # The error of the last attempt to solve the model.
     if isinstance(model.solving.error, NeedsRefine):

@@ -380,10 +380,10 @@ class _PlanRun:
         # Report each batch once, although several models learn the batch. The tasks of mergeable
         # models (`plan.specs`) report all batches. Without such models, the first recurrence does.
         # Both callbacks raise OtherTaskFailed if another task has failed.
-        if plan.specs or recurrence_index:
-            on_batch = self._check_other_tasks
-        else:
+        if not plan.specs and recurrence_index == 0:
             on_batch = self._report_batch
+        else:
+            on_batch = self._check_other_tasks
         return learn_task(plan.whole, [spec], plan.schema, plan.limits, [state], on_batch)
 
     def _merge_up_tree(self, result: PartialResult, node: Node) -> PartialResult | None:

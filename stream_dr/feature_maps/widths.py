@@ -51,8 +51,8 @@ def kind_and_reason(name: str, column: pa.Array, table_map: TableMap) -> tuple[s
     """Return the kind of a column, and the reason in words.
 
     If the user has declared a kind, this kind is returned. Without a declared kind, the kind is
-    inferred from the values. It is one of `AS`, or "dropped", "id" or "constant", or "" while the
-    column has no value. Cost: O(rows), and for texts O(distinct texts).
+    inferred from the values. It is "number", "category", "text", "date", "time", "dropped", "id" or
+    "constant", or "" while the column has no value. Cost: O(rows), and for texts O(distinct texts).
 
     name: name of the column.
     column: first values of the column.
@@ -228,7 +228,7 @@ def _max_mapped_columns_learned(table_map: TableMap, columns: Sequence[TableColu
 def check_max_encoded_columns(table_map: TableMap, kinds: dict[str, str]) -> None:
     """Raise TooManyFeatures if the map may encode a table in too many columns.
 
-    There may be MAX_EXACT_WIDTH, for which a whole scatter matrix can be stored.
+    At most MAX_EXACT_WIDTH columns are allowed, because the whole scatter matrix is stored.
 
     kinds: kind of each column of the table by name, "" for a column without a value so far.
     """
